@@ -85,7 +85,8 @@ impl FromStr for Host {
             !l.is_empty() && l.len() <= 63 && l.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
         };
         // A name whose last label is all digits would be a mistyped IPv4 address, never a host of ours.
-        let last_is_number = text.trim_end_matches('.').rsplit('.').next().is_some_and(|l| l.bytes().all(|b| b.is_ascii_digit()));
+        let last_is_number =
+            text.trim_end_matches('.').rsplit('.').next().is_some_and(|l| l.bytes().all(|b| b.is_ascii_digit()));
         if text.len() > 253 || last_is_number || !text.trim_end_matches('.').split('.').all(label) {
             return Err(InvalidAddress(text.into()));
         }

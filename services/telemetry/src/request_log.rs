@@ -1,0 +1,303 @@
+//! One line per request, written by a thread of its own.
+//!
+//! The request path hands over a [`Line`] of numbers and shared names under a short lock and goes on: it formats
+//! nothing and never waits for whoever reads the log. The thread wakes a few times a second, or at once when the
+//! buffer is half full, and writes what it finds in one go. When the reader is too slow, lines are dropped and counted.
+
+use std::{
+    io::Write,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::{JoinHandle, Thread},
+    time::{Duration, SystemTime},
+};
+
+use metrics::Counter;
+use parking_lot::Mutex;
+use serde::Serialize;
+
+/// Lines held for the writer; beyond that they are dropped and counted.
+pub const LINES_MAX: usize = 8192;
+/// Longest time a line stays in memory while the process runs.
+const FLUSH_EVERY: Duration = Duration::from_millis(50);
+
+/// How lines are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Style {
+    /// One JSON object per line.
+    Json,
+    /// `key=value` for people.
+    Text,
+}
+
+/// What is said of one request. Absent values are `null`, never guessed.
+#[derive(Clone, Debug, Serialize)]
+pub struct Line {
+    /// When it ended.
+    #[serde(serialize_with = "as_rfc3339")]
+    pub time: SystemTime,
+    /// Always `info`.
+    pub level: &'static str,
+    /// Always `request`.
+    pub message: &'static str,
+    /// The id sent to the endpoint and back to the client.
+    #[serde(rename = "x-request-id")]
+    pub request_id: Box<str>,
+    /// The model as asked for; absent when the request named none.
+    #[serde(rename = "modelName")]
+    pub model: Option<Arc<str>>,
+    /// The pool it went to.
+    pub pool: Option<Arc<str>>,
+    /// The endpoint that answered, or was tried last.
+    pub endpoint: Option<Arc<str>>,
+    /// Which API of docs/openapi.yaml.
+    pub api: &'static str,
+    /// Priority band.
+    pub band: &'static str,
+    /// Status sent to the client; 499 when it had gone.
+    pub status: u16,
+    /// The one outcome, as in the metric.
+    pub outcome: &'static str,
+    /// Detail of a failure, for the operator.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub detail: Option<Box<str>>,
+    /// Whether the answer was an event stream.
+    pub stream: bool,
+    /// Tries on endpoints.
+    pub tries: u32,
+    /// Prompt tokens, cached ones included, as the engine says.
+    pub prompt_tokens: Option<u64>,
+    /// Of these, found in the engine's prefix cache.
+    pub cached_tokens: Option<u64>,
+    /// Generated tokens, as the engine says.
+    pub completion_tokens: Option<u64>,
+    /// Time from the request's head to its dispatch, less what the body took to arrive, in milliseconds.
+    pub queue_ms: f64,
+    /// From the request's head to the first content event; absent if there was none.
+    pub ttft_ms: Option<f64>,
+    /// From the request's head to the end of the answer.
+    pub duration_ms: f64,
+    /// Body bytes taken from the client.
+    pub bytes_in: u64,
+    /// Body bytes given to the client.
+    pub bytes_out: u64,
+}
+
+/// The handle the request path holds.
+#[derive(Clone)]
+pub struct RequestLog {
+    shared: Arc<Shared>,
+    writer: Thread,
+}
+
+struct Shared {
+    lines: Mutex<Vec<Line>>,
+    stopping: AtomicBool,
+    dropped: Counter,
+}
+
+/// The writing thread. Dropping it writes what is left and ends it.
+pub struct Writer {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// Starts the writing thread. `dropped` counts the lines that found no room.
+///
+/// # Errors
+/// When the thread cannot be started.
+pub fn start(
+    style: Style,
+    out: impl Write + Send + 'static,
+    dropped: Counter,
+) -> std::io::Result<(RequestLog, Writer)> {
+    let shared =
+        Arc::new(Shared { lines: Mutex::new(Vec::with_capacity(256)), stopping: AtomicBool::new(false), dropped });
+    let thread = std::thread::Builder::new().name("request-log".into()).spawn({
+        let shared = Arc::clone(&shared);
+        move || write_until_stopped(&shared, style, out)
+    })?;
+    let log = RequestLog { shared: Arc::clone(&shared), writer: thread.thread().clone() };
+    Ok((log, Writer { shared, thread: Some(thread) }))
+}
+
+impl RequestLog {
+    /// Hands a line over. Never blocks for the writer.
+    pub fn write(&self, line: Line) {
+        let mut lines = self.shared.lines.lock();
+        let held = lines.len();
+        if held < LINES_MAX {
+            lines.push(line);
+        }
+        drop(lines);
+        if held >= LINES_MAX {
+            self.shared.dropped.increment(1);
+        } else if held == LINES_MAX / 2 {
+            self.writer.unpark();
+        }
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.shared.stopping.store(true, Ordering::Release);
+        if let Some(thread) = self.thread.take() {
+            thread.thread().unpark();
+            // A panic of the writer has been reported by the panic hook; there is nothing left to flush then.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn write_until_stopped(shared: &Shared, style: Style, mut out: impl Write) {
+    let mut taken = Vec::with_capacity(256);
+    let mut text = Vec::with_capacity(64 * 1024);
+    loop {
+        let stopping = shared.stopping.load(Ordering::Acquire);
+        std::mem::swap(&mut *shared.lines.lock(), &mut taken);
+        for line in taken.drain(..) {
+            format_line(&mut text, style, &line);
+        }
+        if !text.is_empty() {
+            // Nobody is left to be told when standard error is closed.
+            let _ = out.write_all(&text).and_then(|()| out.flush());
+            text.clear();
+        }
+        if stopping {
+            return;
+        }
+        std::thread::park_timeout(FLUSH_EVERY);
+    }
+}
+
+fn format_line(text: &mut Vec<u8>, style: Style, line: &Line) {
+    match style {
+        Style::Json => {
+            serde_json::to_writer(&mut *text, line)
+                .expect("a line holds only strings and numbers, and memory takes it");
+            text.push(b'\n');
+        }
+        Style::Text => {
+            let named = |name: &Option<Arc<str>>| name.as_deref().unwrap_or("-").to_owned();
+            let _ = writeln!(
+                text,
+                "{} {} {} model={} pool={} endpoint={} outcome={} tokens={}+{} ttft_ms={} duration_ms={:.1} id={}{}",
+                jiff::Timestamp::try_from(line.time).unwrap_or_default(),
+                line.status,
+                line.api,
+                named(&line.model),
+                named(&line.pool),
+                named(&line.endpoint),
+                line.outcome,
+                line.prompt_tokens.map_or("?".into(), |n| n.to_string()),
+                line.completion_tokens.map_or("?".into(), |n| n.to_string()),
+                line.ttft_ms.map_or("-".into(), |ms| format!("{ms:.1}")),
+                line.duration_ms,
+                line.request_id,
+                line.detail.as_ref().map(|d| format!(" detail={d:?}")).unwrap_or_default(),
+            );
+        }
+    }
+}
+
+fn as_rfc3339<S: serde::Serializer>(time: &SystemTime, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(&format_args!("{:.6}", jiff::Timestamp::try_from(*time).unwrap_or_default()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+    use crate::{Format, Metrics, catalog::LOG_LINES_DROPPED};
+
+    #[derive(Clone, Default)]
+    struct Sink(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Sink {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// Blocks in its first write until told to go on.
+    struct Stuck(mpsc::Receiver<()>);
+
+    impl Write for Stuck {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            let _ = self.0.recv();
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn line(id: &str) -> Line {
+        Line {
+            time: SystemTime::UNIX_EPOCH,
+            level: "info",
+            message: "request",
+            request_id: id.into(),
+            model: Some("llama".into()),
+            pool: None,
+            endpoint: None,
+            api: "chat_completions",
+            band: "standard",
+            status: 200,
+            outcome: "ok",
+            detail: None,
+            stream: false,
+            tries: 1,
+            prompt_tokens: Some(9),
+            cached_tokens: None,
+            completion_tokens: Some(2),
+            queue_ms: 0.0,
+            ttft_ms: None,
+            duration_ms: 12.5,
+            bytes_in: 58,
+            bytes_out: 300,
+        }
+    }
+
+    #[test]
+    fn every_line_is_written_before_the_writer_ends() {
+        let (sink, metrics) = (Sink::default(), Metrics::default());
+        let (log, writer) = start(Style::Json, sink.clone(), metrics.counter(&LOG_LINES_DROPPED, &[])).unwrap();
+        for n in 0..1000 {
+            log.write(line(&format!("a\"{n}")));
+        }
+        drop(writer);
+        let text = String::from_utf8(sink.0.lock().clone()).unwrap();
+        let lines: Vec<serde_json::Value> = text.lines().map(|l| serde_json::from_str(l).unwrap()).collect();
+        assert_eq!(lines.len(), 1000);
+        assert_eq!(lines[7]["x-request-id"], "a\"7");
+        assert_eq!(lines[7]["modelName"], "llama");
+        assert_eq!(lines[7]["endpoint"], serde_json::Value::Null);
+        assert_eq!(lines[7]["time"], "1970-01-01T00:00:00.000000Z");
+    }
+
+    #[test]
+    fn a_stuck_reader_costs_lines_that_are_counted_and_no_memory() {
+        let (go_on, stuck) = mpsc::channel();
+        let metrics = Metrics::default();
+        let (log, writer) = start(Style::Text, Stuck(stuck), metrics.counter(&LOG_LINES_DROPPED, &[])).unwrap();
+        // One batch may be in the writer's hands already, hence more than twice the bound.
+        for n in 0..(2 * LINES_MAX + 10) {
+            log.write(line(&n.to_string()));
+        }
+        let page = metrics.render(Format::Text);
+        assert!(!page.contains("inference_gateway_log_lines_dropped_total 0\n"), "{page}");
+        assert!(log.shared.lines.lock().len() <= LINES_MAX);
+        drop(go_on);
+        drop(writer);
+    }
+}
