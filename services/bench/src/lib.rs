@@ -1,0 +1,18 @@
+//! `igw-bench`: measures the gateway beside others, on one machine, in one run.
+//!
+//! A number of one program on one day says little. So every figure here comes from alternating passes over all
+//! subjects, is a median with its spread, and is printed with the machine, its load, versions and seeds. Load generator
+//! and static backend are small and live in this process: what costs CPU in the measured process is that process.
+//!
+//! This crate imports nothing of what it measures; subjects are started as processes.
+
+pub mod backend;
+pub mod bodies;
+pub mod cost;
+pub mod load;
+pub mod machine;
+pub mod process;
+pub mod report;
+pub mod statistics;
+pub mod subject;
+pub mod wire;
