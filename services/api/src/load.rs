@@ -1,0 +1,193 @@
+//! Texts to a configuration, step by step; each step goes on where it can, so that all that is wrong is found at once.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value as Json;
+
+use crate::{
+    Loaded, Source, Violations,
+    document::Kind,
+    effect,
+    place::{Findings, Path, Place, shorten},
+    resolve, rules,
+    schema::{
+        Shape,
+        check::{check, nearest},
+    },
+    yaml::{self, Budget, Cursor, Document, Value},
+};
+
+/// The namespace of a configuration that names none, as in a cluster.
+pub(crate) const DEFAULT_NAMESPACE: &str = "default";
+
+/// Kubernetes' wrapper of several objects, as `kubectl get -o yaml` writes it.
+const LIST: (&str, &str) = ("v1", "List");
+
+/// Longest text of the operator's that a message repeats, in characters.
+const SHOWN_CHARS_MAX: usize = 80;
+
+/// A document of a known kind.
+#[derive(Debug)]
+pub(crate) struct Item<'a> {
+    pub(crate) kind: Kind,
+    pub(crate) at: Cursor<'a>,
+    /// What serde makes the struct from.
+    pub(crate) json: Json,
+}
+
+impl<'a> Item<'a> {
+    pub(crate) fn name(&self) -> Option<&'a str> {
+        self.at.find(&["metadata", "name"]).and_then(|name| name.text())
+    }
+}
+
+/// Reads documents into a configuration.
+///
+/// # Errors
+/// Every violation at once, in the order of sources and lines.
+pub fn load(sources: &[Source]) -> Result<Loaded, Violations> {
+    let names: Vec<&str> = sources.iter().map(|source| source.name.as_str()).collect();
+    let (mut findings, mut notices) = (Findings::default(), Findings::default());
+    let documents = read(sources, &mut findings);
+    let shapes: BTreeMap<Kind, Shape> = Kind::ALL.into_iter().map(|kind| (kind, kind.shape())).collect();
+
+    let unreadable = !findings.is_empty();
+    let mut known = Vec::new();
+    for document in &documents {
+        classify(&Cursor::root(document), &mut known, &mut findings);
+    }
+    let unknown_kinds = !findings.is_empty();
+    let known = of_one_namespace(known, &mut notices);
+    let items: Vec<Item<'_>> = known
+        .into_iter()
+        .map(|(kind, at)| Item { kind, json: check(&shapes[&kind], &at, &mut findings), at })
+        .collect();
+
+    let config = only_config(&items, unreadable || unknown_kinds, &mut findings);
+    unique_names(&items, &names, &mut findings);
+    for item in &items {
+        effect::check_kind(item.kind, &item.at, &mut findings);
+    }
+    if let Some(config) = config {
+        effect::check(&config.at, &shapes[&Kind::InferenceGatewayConfig], &mut findings, &mut notices);
+    }
+    let adapters = rules::check(config.map(|config| &config.at), &items, &mut findings, &mut notices);
+
+    let resolved = match config {
+        Some(config) if findings.is_empty() => resolve::config(config, &items, adapters, &mut findings, &mut notices),
+        Some(_) | None => None,
+    };
+    match (findings.into_violations(&names), resolved) {
+        (None, Some(config)) => Ok(Loaded { config, notices: told(notices, &names) }),
+        (Some(violations), _) => Err(violations),
+        (None, None) => unreachable!("without a violation there is one configuration, and it resolves or says why not"),
+    }
+}
+
+fn read(sources: &[Source], findings: &mut Findings) -> Vec<Document> {
+    let mut budget = Budget::default();
+    let mut documents = Vec::new();
+    for (index, source) in sources.iter().enumerate() {
+        documents.extend(yaml::documents(index, &source.text, &mut budget, findings));
+    }
+    documents
+}
+
+/// Finds out which kind a document is of; unpacks a `List`.
+fn classify<'a>(at: &Cursor<'a>, known: &mut Vec<(Kind, Cursor<'a>)>, findings: &mut Findings) {
+    if !matches!(at.node.value, Value::Map(_)) {
+        return findings.report(
+            at.place(),
+            format!("a document must be a map with `apiVersion` and `kind`, not {}", at.node.kind()),
+        );
+    }
+    let text = |key: &str| at.get(key).and_then(|value| value.text());
+    match (text("apiVersion"), text("kind")) {
+        (Some(api_version), Some(kind)) if (api_version, kind) == LIST && at.path == Path::root() => {
+            for item in at.get("items").iter().flat_map(Cursor::items) {
+                classify(&item, known, findings);
+            }
+        }
+        (Some(api_version), Some(kind)) => match kind_of(api_version, kind) {
+            Ok(kind) => known.push((kind, at.clone())),
+            Err((field, message)) => findings.report(at.get(field).unwrap_or_else(|| at.clone()).place(), message),
+        },
+        (api_version, kind) => {
+            for (key, value) in [("apiVersion", api_version), ("kind", kind)] {
+                if value.is_none() {
+                    let place = Place { path: at.path.field(key), ..at.place() };
+                    findings.report(place, "required field is missing, or no text");
+                }
+            }
+        }
+    }
+}
+
+/// The kind of that name and version, or which field is wrong and why.
+fn kind_of(api_version: &str, kind: &str) -> Result<Kind, (&'static str, String)> {
+    let Some(known) = Kind::ALL.into_iter().find(|known| known.name() == kind) else {
+        let names = || Kind::ALL.into_iter().map(Kind::name);
+        let hint = nearest(kind, names()).map(|name| format!("; did you mean `{name}`?")).unwrap_or_default();
+        let names = names().collect::<Vec<_>>().join(", ");
+        let kind = shorten(kind, SHOWN_CHARS_MAX);
+        return Err(("kind", format!("unknown kind {kind:?}: known are {names}{hint}")));
+    };
+    if known.api_versions().contains(&api_version) {
+        return Ok(known);
+    }
+    let versions = known.api_versions().iter().map(|version| format!("`{version}`")).collect::<Vec<_>>().join(" or ");
+    Err(("apiVersion", format!("must be {versions} for kind {kind}, not {:?}", shorten(api_version, SHOWN_CHARS_MAX))))
+}
+
+/// Leaves out documents of another namespace than the configuration's, as a cluster would.
+fn of_one_namespace<'a>(known: Vec<(Kind, Cursor<'a>)>, notices: &mut Findings) -> Vec<(Kind, Cursor<'a>)> {
+    let namespace_of = |at: &Cursor<'a>| at.find(&["metadata", "namespace"]).and_then(|namespace| namespace.text());
+    let config = known.iter().find(|(kind, _)| *kind == Kind::InferenceGatewayConfig);
+    let own = config.and_then(|(_, at)| namespace_of(at)).unwrap_or(DEFAULT_NAMESPACE);
+    let belongs = |(kind, at): &(Kind, Cursor<'a>)| {
+        *kind == Kind::InferenceGatewayConfig || namespace_of(at).is_none_or(|namespace| namespace == own)
+    };
+    let (inside, outside): (Vec<_>, Vec<_>) = known.into_iter().partition(belongs);
+    for (kind, at) in outside {
+        let message = format!("{} is left out: its namespace is not the configuration's, {own:?}", kind.name());
+        notices.report(at.find(&["metadata", "namespace"]).unwrap_or(at).place(), message);
+    }
+    inside
+}
+
+/// The one `InferenceGatewayConfig`. `excused`: something could not be read, and may have been it.
+fn only_config<'i, 'a>(items: &'i [Item<'a>], excused: bool, findings: &mut Findings) -> Option<&'i Item<'a>> {
+    let mut configs = items.iter().filter(|item| item.kind == Kind::InferenceGatewayConfig);
+    let first = configs.next();
+    if first.is_none() && !excused {
+        let place = Place { source: None, line: None, path: Path::root() };
+        findings.report(place, "no InferenceGatewayConfig: exactly one document of this kind is needed");
+    }
+    for further in configs {
+        findings.report(further.at.place(), "a second InferenceGatewayConfig: exactly one is allowed");
+    }
+    first
+}
+
+fn unique_names(items: &[Item<'_>], source_names: &[&str], findings: &mut Findings) {
+    let mut first: BTreeMap<(Kind, &str), &Cursor<'_>> = BTreeMap::new();
+    // A second configuration is refused as such.
+    for item in items.iter().filter(|item| item.kind != Kind::InferenceGatewayConfig) {
+        let Some(name) = item.name() else { continue };
+        if let Some(other) = first.get(&(item.kind, name)) {
+            let (source, line) = (source_names[other.source], other.node.line);
+            let place = item.at.find(&["metadata", "name"]).unwrap_or_else(|| item.at.clone()).place();
+            findings.report(place, format!("another {} has this name, in {source}:{line}", item.kind.name()));
+        } else {
+            first.insert((item.kind, name), &item.at);
+        }
+    }
+}
+
+fn told(notices: Findings, source_names: &[&str]) -> Vec<String> {
+    let told = notices.into_violations(source_names);
+    told.into_iter().flat_map(|told| told.0).map(|notice| notice.to_string()).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,254 @@
+//! Documents without fault to the [`Config`] that programs run on.
+
+use std::{collections::BTreeMap, path::PathBuf};
+
+use serde::de::DeserializeOwned;
+use serde_json::Value as Json;
+
+use crate::{
+    ApiKeySource, AppProtocol, Bbr, Config, EndpointFull, EndpointSpec, EndpointTls, EngineType, Operator,
+    PickerProfile, Requirement, Scheduler, Selector, Signals, Timeouts, Weights,
+    document::{
+        self, AppProtocolName, BbrSpec, EngineName, ExpressionOperator, FlowControl, InferenceGatewayConfig, Kind,
+        LabelSelector, PickerName, SchedulerSpec, ServerTls, SignalsSpec, TimeoutsSpec, WeightsSpec,
+    },
+    duration::GatewayDuration,
+    load::{DEFAULT_NAMESPACE, Item},
+    place::Findings,
+};
+
+/// Puts everything together. Nothing should be reported: it would mean that a schema and its struct disagree.
+pub(crate) fn config(
+    item: &Item<'_>,
+    items: &[Item<'_>],
+    adapters: BTreeMap<String, String>,
+    findings: &mut Findings,
+    notices: &mut Findings,
+) -> Option<Config> {
+    let document: InferenceGatewayConfig = typed(item, findings)?;
+    let shared = item.json.pointer("/spec/flowControl");
+    let mut endpoints = Vec::new();
+    for item in items.iter().filter(|item| item.kind == Kind::Endpoint) {
+        endpoints.push(endpoint(typed(item, findings)?));
+    }
+    endpoints.sort_by(|a, b| a.name.cmp(&b.name));
+    let mut schedulers = Vec::new();
+    for spec in document.spec.schedulers {
+        schedulers.push(scheduler(spec, shared, &adapters, item, findings)?);
+    }
+    let config = Config {
+        name: document.metadata.name,
+        namespace: document.metadata.namespace.unwrap_or_else(|| DEFAULT_NAMESPACE.into()),
+        bbr: bbr(document.spec.bbr),
+        schedulers,
+        endpoints,
+        adapters,
+        extra_paths: document.spec.data_plane.extra_paths,
+        signals: signals(&document.spec.signals),
+        timeouts: timeouts(&document.spec.timeouts),
+        metrics_enabled: document.spec.observability.metrics.enabled,
+    };
+    notice_endpoints(&config, item, items, notices);
+    Some(config)
+}
+
+fn typed<T: DeserializeOwned>(item: &Item<'_>, findings: &mut Findings) -> Option<T> {
+    read(item.json.clone(), item, findings)
+}
+
+fn read<T: DeserializeOwned>(json: Json, item: &Item<'_>, findings: &mut Findings) -> Option<T> {
+    serde_json::from_value(json)
+        .map_err(|error| findings.report(item.at.place(), format!("cannot be read, a fault of the gateway: {error}")))
+        .ok()
+}
+
+fn bbr(spec: BbrSpec) -> Bbr {
+    let default_port = document::DefaultBackend::PORT;
+    Bbr {
+        enabled: spec.enabled,
+        default_backend_port: spec.default_backend.as_ref().map_or(default_port, |backend| backend.port),
+        default_backend: spec.default_backend.map(|backend| backend.name),
+        max_request_body_bytes: spec.max_request_body_bytes,
+    }
+}
+
+fn scheduler(
+    spec: SchedulerSpec,
+    shared: Option<&Json>,
+    adapters: &BTreeMap<String, String>,
+    item: &Item<'_>,
+    findings: &mut Findings,
+) -> Option<Scheduler> {
+    let mut written = shared.cloned().unwrap_or_else(|| Json::Object(serde_json::Map::new()));
+    if let Some(own) = spec.flow_control {
+        merge(&mut written, own);
+    }
+    let flow_control: FlowControl = read(written, item, findings)?;
+    let own = |(_, base): &(&String, &String)| **base == spec.model_name;
+    Some(Scheduler {
+        selector: selector(spec.model_selector),
+        target_port: spec.target_port,
+        protocol: protocol(spec.app_protocol),
+        engine: engine(spec.engine_type),
+        picker: picker(spec.scheduler),
+        weights: weights(&spec.weights),
+        lora_adapters: adapters.iter().filter(own).map(|(adapter, _)| adapter.clone()).collect(),
+        route_timeout: spec.route_timeout.and_then(GatewayDuration::limit),
+        log_level: spec.log_level,
+        endpoint_full: EndpointFull {
+            waiting: flow_control.endpoint_full.waiting,
+            kv_cache: flow_control.endpoint_full.kv_cache,
+        },
+        name: spec.name,
+        model_name: spec.model_name,
+    })
+}
+
+/// Puts what a scheduler says over what all share, field by field.
+fn merge(shared: &mut Json, own: Json) {
+    match (shared, own) {
+        (Json::Object(shared), Json::Object(own)) => {
+            for (key, value) in own {
+                merge(shared.entry(key).or_insert(Json::Null), value);
+            }
+        }
+        (shared, own) => *shared = own,
+    }
+}
+
+fn selector(spec: LabelSelector) -> Selector {
+    let requirements = spec.match_expressions.into_iter().map(|expression| {
+        let values = expression.values.into_iter().collect();
+        let operator = match expression.operator {
+            ExpressionOperator::In => Operator::In(values),
+            ExpressionOperator::NotIn => Operator::NotIn(values),
+            ExpressionOperator::Exists => Operator::Exists,
+            ExpressionOperator::DoesNotExist => Operator::DoesNotExist,
+        };
+        Requirement { key: expression.key, operator }
+    });
+    Selector { match_labels: spec.match_labels, requirements: requirements.collect() }
+}
+
+fn protocol(name: AppProtocolName) -> AppProtocol {
+    match name {
+        AppProtocolName::Http => AppProtocol::Http,
+        AppProtocolName::H2c => AppProtocol::H2c,
+    }
+}
+
+fn engine(name: EngineName) -> EngineType {
+    match name {
+        EngineName::Vllm => EngineType::Vllm,
+        EngineName::Sglang => EngineType::Sglang,
+        EngineName::Tgi => EngineType::Tgi,
+        EngineName::Trtllm => EngineType::Trtllm,
+        EngineName::Triton => EngineType::Triton,
+        EngineName::Llamacpp => EngineType::Llamacpp,
+        EngineName::Auto => EngineType::Auto,
+        EngineName::None => EngineType::None,
+    }
+}
+
+fn picker(name: PickerName) -> PickerProfile {
+    match name {
+        PickerName::LlmD => PickerProfile::LlmD,
+        PickerName::Epp => PickerProfile::Epp,
+    }
+}
+
+fn weights(spec: &WeightsSpec) -> Weights {
+    Weights {
+        queue: spec.queue,
+        kv_cache: spec.kv_cache,
+        prefix: spec.prefix,
+        lora_affinity: spec.lora_affinity,
+        running_requests: spec.running_requests,
+        lru: spec.lru.unwrap_or(0),
+    }
+}
+
+fn signals(spec: &SignalsSpec) -> Signals {
+    Signals { scrape_interval: spec.scrape_interval.0, stale_after: spec.stale_after.0 }
+}
+
+fn timeouts(spec: &TimeoutsSpec) -> Timeouts {
+    Timeouts {
+        connect: spec.connect.limit(),
+        first_byte: spec.first_byte.limit(),
+        stream_idle: spec.stream_idle.limit(),
+    }
+}
+
+fn endpoint(document: document::Endpoint) -> EndpointSpec {
+    let spec = document.spec;
+    let bare = spec.address.trim_start_matches('[').trim_end_matches(']').trim_end_matches('.');
+    EndpointSpec {
+        name: document.metadata.name,
+        labels: document.metadata.labels,
+        address: bare.to_ascii_lowercase(),
+        port: spec.port,
+        metrics_path: spec.metrics_path,
+        metrics_port: spec.metrics_port,
+        tls: spec.tls.map(endpoint_tls),
+        api_key: spec.api_key.and_then(|key| match (key.env, key.file) {
+            (Some(name), _) => Some(ApiKeySource::Env(name)),
+            (None, Some(path)) => Some(ApiKeySource::File(PathBuf::from(path))),
+            (None, None) => None,
+        }),
+    }
+}
+
+fn endpoint_tls(tls: ServerTls) -> EndpointTls {
+    EndpointTls {
+        ca_file: tls.ca_file.map(PathBuf::from),
+        server_name: tls.server_name,
+        insecure_skip_verify: tls.insecure_skip_verify,
+    }
+}
+
+/// Tells of endpoints that no request or more than one pool will reach, and of pools without any.
+///
+/// Two schedulers may select one endpoint: a server that answers to two names is a common thing, and a cluster allows
+/// it. It is only said, because each pool then counts its own work there and sees the other's in the metrics alone.
+fn notice_endpoints(config: &Config, item: &Item<'_>, items: &[Item<'_>], notices: &mut Findings) {
+    for endpoint in items.iter().filter(|item| item.kind == Kind::Endpoint) {
+        let Some(spec) = config.endpoints.iter().find(|spec| Some(spec.name.as_str()) == endpoint.name()) else {
+            continue;
+        };
+        let selecting: Vec<&str> = config
+            .schedulers
+            .iter()
+            .filter(|scheduler| scheduler.selector.matches(&spec.labels))
+            .map(|scheduler| scheduler.name.as_str())
+            .collect();
+        let is_default = config.bbr.default_backend.as_ref() == Some(&spec.name);
+        if selecting.is_empty() && !is_default {
+            notices.report(endpoint.at.place(), "Endpoint gets no requests: no scheduler selects its labels");
+        }
+        if selecting.len() > 1 {
+            let message = format!(
+                "Endpoint is in several pools ({}): each counts only its own requests there",
+                selecting.join(", ")
+            );
+            notices.report(endpoint.at.place(), message);
+        }
+        if spec.tls.as_ref().is_some_and(|tls| tls.insecure_skip_verify) {
+            notices.report(
+                endpoint.at.place(),
+                "Endpoint's certificate is not checked: anyone on the way can read and change requests",
+            );
+        }
+        let port_at = item.at.find(&["spec", "bbr", "defaultBackend", "port"]).filter(|_| is_default);
+        if let (Some(at), Some(port)) = (port_at, spec.port.filter(|port| *port != config.bbr.default_backend_port)) {
+            notices.report(at.place(), format!("not used: the Endpoint names its own port, {port}"));
+        }
+    }
+    for (scheduler, at) in
+        config.schedulers.iter().zip(item.at.find(&["spec", "schedulers"]).iter().flat_map(|list| list.items()))
+    {
+        if !config.endpoints.iter().any(|endpoint| scheduler.selector.matches(&endpoint.labels)) {
+            notices.report(at.place(), "selects no Endpoint: its requests get a 503");
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! Rules that span fields or documents, where a schema has no words.
+//!
+//! They walk over trees, not structs, so that they hold on what is well-formed even when something else is not: an
+//! operator sees a duplicate name and a mistyped number in one go. Each rule looks only at values of the right type;
+//! the others were reported already.
+
+mod adapters;
+mod gateway;
+mod scheduler;
+
+use std::collections::BTreeMap;
+
+use crate::{
+    document::Kind,
+    load::Item,
+    place::Findings,
+    yaml::{Cursor, Value},
+};
+
+/// Tries every rule. Returns adapter to base model, complete when nothing was reported.
+pub(crate) fn check(
+    config: Option<&Cursor<'_>>,
+    items: &[Item<'_>],
+    findings: &mut Findings,
+    notices: &mut Findings,
+) -> BTreeMap<String, String> {
+    for endpoint in items.iter().filter(|item| item.kind == Kind::Endpoint) {
+        check_endpoint(&endpoint.at, findings);
+    }
+    for secret in items.iter().filter(|item| item.kind == Kind::Secret) {
+        notices.report(secret.at.place(), "Secret is not used: no field refers to it");
+    }
+    let Some(config) = config else { return BTreeMap::new() };
+    if let Some(status) = config.get("status") {
+        notices.report(status.place(), "ignored: written by a controller, not read from a file");
+    }
+    let Some(spec) = config.get("spec") else { return BTreeMap::new() };
+    gateway::check(&spec, items, findings);
+    scheduler::check(&spec, findings);
+    adapters::check(&spec, items, findings, notices)
+}
+
+fn check_endpoint(endpoint: &Cursor<'_>, findings: &mut Findings) {
+    if let Some(key) = endpoint.find(&["spec", "apiKey"]) {
+        exactly_one(&key, &["env", "file"], findings);
+    }
+    if let Some(tls) = endpoint.find(&["spec", "tls"])
+        && tls.get("insecureSkipVerify").and_then(|skip| skip.bool()) == Some(true)
+        && let Some(ca_file) = tls.get("caFile")
+    {
+        findings.report(ca_file.place(), "has no effect with `insecureSkipVerify: true`; remove one of them");
+    }
+}
+
+/// Exactly one of some fields of a map must be there.
+fn exactly_one(at: &Cursor<'_>, fields: &[&str], findings: &mut Findings) {
+    let there = fields.iter().filter(|field| at.get(field).is_some()).count();
+    if matches!(at.node.value, Value::Map(_)) && there != 1 {
+        let fields = fields.iter().map(|field| format!("`{field}`")).collect::<Vec<_>>().join(", ");
+        findings.report(at.place(), format!("must have exactly one of {fields}, has {there}"));
+    }
+}
+
+/// No two items of a list may have the same text in a field.
+fn unique(list: &Cursor<'_>, field: &str, findings: &mut Findings) {
+    let mut first: BTreeMap<&str, String> = BTreeMap::new();
+    for item in list.items() {
+        let Some(value) = item.get(field) else { continue };
+        let Some(text) = value.text() else { continue };
+        if let Some(other) = first.get(text) {
+            findings.report(value.place(), format!("{field} must be unique: {other} has {text:?} too"));
+        } else {
+            first.insert(text, item.path.as_str().to_owned());
+        }
+    }
+}

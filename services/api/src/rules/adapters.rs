@@ -1,0 +1,141 @@
+//! Which adapter belongs to which base model, merged from schedulers and from `ConfigMap`s.
+//!
+//! A request names an adapter as its model, so each name must lead to one base: an adapter that two bases claim, or
+//! that is called like a model, has no meaning and is refused. The same adapter told twice for the same base is fine.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::{
+    document::Kind,
+    format::Format,
+    load::Item,
+    place::{Findings, Place, shorten},
+    schema::check::nearest,
+    yaml::{self, Budget, Cursor, Style, Text, Value},
+};
+
+/// The label that makes a `ConfigMap` a list of adapters, and its value.
+const MANAGED_LABEL: (&str, &str) = ("inference.networking.k8s.io/bbr-managed", "true");
+
+/// Most adapters of one gateway, schedulers and `ConfigMap`s together.
+const ADAPTERS_MAX: usize = 10_000;
+
+/// Longest name that a message repeats, in characters.
+const SHOWN_CHARS_MAX: usize = 80;
+
+pub(super) fn check(
+    spec: &Cursor<'_>,
+    items: &[Item<'_>],
+    findings: &mut Findings,
+    notices: &mut Findings,
+) -> BTreeMap<String, String> {
+    let schedulers: Vec<Cursor<'_>> = spec.get("schedulers").iter().flat_map(Cursor::items).collect();
+    let models: BTreeSet<&str> = schedulers.iter().filter_map(|scheduler| scheduler.get("modelName")?.text()).collect();
+    let referred: BTreeSet<&str> =
+        schedulers.iter().filter_map(|scheduler| scheduler.find(&["configMapRef", "name"])?.text()).collect();
+    let mut bases = Bases { models, of: BTreeMap::new(), findings };
+    for scheduler in &schedulers {
+        let Some(base) = scheduler.get("modelName").and_then(|model| model.text()) else { continue };
+        for adapter in scheduler.get("loraAdapters").iter().flat_map(Cursor::items) {
+            if let Some(name) = adapter.text() {
+                bases.claim(name, base, adapter.place());
+            }
+        }
+    }
+    for item in items.iter().filter(|item| item.kind == Kind::ConfigMap) {
+        let managed = item.at.find(&["metadata", "labels", MANAGED_LABEL.0]).and_then(|label| label.text());
+        if managed == Some(MANAGED_LABEL.1) {
+            config_map(&item.at, &mut bases);
+        } else if !item.name().is_some_and(|name| referred.contains(name)) {
+            let message =
+                format!("ConfigMap is not used: it lacks the label `{}: \"{}\"`", MANAGED_LABEL.0, MANAGED_LABEL.1);
+            notices.report(item.at.place(), message);
+        }
+    }
+    if bases.of.len() > ADAPTERS_MAX {
+        bases
+            .findings
+            .report(spec.place(), format!("must have at most {ADAPTERS_MAX} adapters, has {}", bases.of.len()));
+    }
+    bases.of.into_iter().map(|(adapter, base)| (adapter, base.to_owned())).collect()
+}
+
+struct Bases<'a, 'f> {
+    models: BTreeSet<&'a str>,
+    of: BTreeMap<String, &'a str>,
+    findings: &'f mut Findings,
+}
+
+impl<'a> Bases<'a, '_> {
+    fn claim(&mut self, adapter: &str, base: &'a str, place: Place) {
+        if self.models.contains(adapter) {
+            return self
+                .findings
+                .report(place, format!("adapter {:?} is called like a model", shorten(adapter, SHOWN_CHARS_MAX)));
+        }
+        match self.of.get(adapter) {
+            Some(other) if *other != base => {
+                let (adapter, other) = (shorten(adapter, SHOWN_CHARS_MAX), shorten(other, SHOWN_CHARS_MAX));
+                self.findings.report(place, format!("adapter {adapter:?} belongs to base model {other:?} already"));
+            }
+            Some(_) => {}
+            None => {
+                self.of.insert(adapter.to_owned(), base);
+            }
+        }
+    }
+}
+
+fn config_map<'a>(at: &Cursor<'a>, bases: &mut Bases<'a, '_>) {
+    let Some(base_at) = at.find(&["data", "baseModel"]) else {
+        let path = at.path.field("data").field("baseModel");
+        return bases
+            .findings
+            .report(Place { path, ..at.place() }, "required field is missing in a ConfigMap of adapters");
+    };
+    let Some(base) = base_at.text() else { return };
+    if !bases.models.contains(base) {
+        let hint = nearest(base, bases.models.iter().copied()).map(|name| format!("; did you mean `{name}`?"));
+        let message =
+            format!("no scheduler has the modelName {:?}{}", shorten(base, SHOWN_CHARS_MAX), hint.unwrap_or_default());
+        return bases.findings.report(base_at.place(), message);
+    }
+    if let Some(list) = at.find(&["data", "adapters"]) {
+        for (name, place) in adapter_list(&list, bases.findings) {
+            bases.claim(&name, base, place);
+        }
+    }
+}
+
+/// The adapters in a text that holds a YAML list.
+fn adapter_list(list: &Cursor<'_>, findings: &mut Findings) -> Vec<(String, Place)> {
+    let Some(text) = list.text() else { return Vec::new() };
+    let mut inner = Findings::default();
+    let documents = yaml::documents(list.source, text, &mut Budget::default(), &mut inner);
+    if let Some(wrong) = inner.into_violations(&[]) {
+        let why = wrong.0.first().map(|violation| violation.message.clone()).unwrap_or_default();
+        findings.report(list.place(), format!("must be a YAML list in a text: {why}"));
+        return Vec::new();
+    }
+    let mut names = Vec::new();
+    for document in &documents {
+        let Value::List(nodes) = &document.root.value else {
+            findings.report(list.place(), format!("must be a YAML list in a text, not {}", document.root.kind()));
+            continue;
+        };
+        for (index, node) in nodes.iter().enumerate() {
+            let place = Place { path: list.path.item(index), ..list.place() };
+            match &node.value {
+                Value::Text(Text { text, style: Style::Plain | Style::Quoted }) if is_name(text) => {
+                    names.push((text.clone(), place));
+                }
+                _ => findings.report(place, format!("must be an adapter's name: {}", Format::HeaderText.phrase())),
+            }
+        }
+    }
+    names
+}
+
+fn is_name(text: &str) -> bool {
+    Format::HeaderText.holds(text) && text.chars().count() as u64 <= Format::HeaderText.chars().1
+}

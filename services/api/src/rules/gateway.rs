@@ -1,0 +1,104 @@
+//! Rules of `spec` outside of schedulers and adapters.
+
+use super::{exactly_one, unique};
+use crate::{
+    document::Kind, duration::GatewayDuration, load::Item, place::Findings, schema::check::nearest, yaml::Cursor,
+};
+
+/// The numbers of a limit, of which one must be there.
+const LIMIT_NUMBERS: [&str; 5] =
+    ["requestsPerMinute", "tokensPerMinute", "inputTokensPerMinute", "outputTokensPerMinute", "concurrentRequests"];
+
+pub(super) fn check(spec: &Cursor<'_>, items: &[Item<'_>], findings: &mut Findings) {
+    bbr_for_several_schedulers(spec, findings);
+    default_backend_exists(spec, items, findings);
+    tokens_are_restricted(spec, findings);
+    one_certificate(spec, findings);
+    signals_outlive_the_interval(spec, findings);
+    let schedulers: Vec<Cursor<'_>> = spec.get("schedulers").iter().flat_map(Cursor::items).collect();
+    for at in [spec.clone()].iter().chain(&schedulers) {
+        if let Some(limits) = at.get("limits") {
+            check_limits(&limits, spec, findings);
+        }
+        if let Some(flow_control) = at.get("flowControl") {
+            band_claim_needs_auth(&flow_control, spec, findings);
+        }
+    }
+}
+
+fn bbr_for_several_schedulers(spec: &Cursor<'_>, findings: &mut Findings) {
+    let Some(enabled) = spec.find(&["bbr", "enabled"]) else { return };
+    let schedulers = spec.get("schedulers").iter().flat_map(Cursor::items).count();
+    if enabled.bool() == Some(false) && schedulers > 1 {
+        findings.report(enabled.place(), "bbr must be enabled when more than one scheduler is defined");
+    }
+}
+
+fn default_backend_exists(spec: &Cursor<'_>, items: &[Item<'_>], findings: &mut Findings) {
+    let Some(at) = spec.find(&["bbr", "defaultBackend", "name"]) else { return };
+    let Some(name) = at.text() else { return };
+    let endpoints = || items.iter().filter(|item| item.kind == Kind::Endpoint).filter_map(Item::name);
+    if !endpoints().any(|endpoint| endpoint == name) {
+        let hint = nearest(name, endpoints()).map(|name| format!("; did you mean `{name}`?")).unwrap_or_default();
+        findings.report(at.place(), format!("no Endpoint is called {name:?}{hint}"));
+    }
+}
+
+fn tokens_are_restricted(spec: &Cursor<'_>, findings: &mut Findings) {
+    let Some(provider) = spec.find(&["auth", "jwt", "provider"]) else { return };
+    let some = |field: &str| provider.get(field).is_some_and(|list| list.items().next().is_some());
+    if !some("audiences") && !some("requiredClaims") {
+        findings.report(provider.place(), "must have at least one of `audiences` and `requiredClaims`");
+    }
+}
+
+fn one_certificate(spec: &Cursor<'_>, findings: &mut Findings) {
+    let Some(tls) = spec.get("tls") else { return };
+    let arn = tls.get("acmArn").and_then(|arn| arn.text()).is_some_and(|arn| !arn.is_empty());
+    if let Some(secret) = tls.get("secretRef").filter(|_| arn) {
+        findings.report(secret.place(), "acmArn and secretRef exclude each other");
+    }
+}
+
+fn signals_outlive_the_interval(spec: &Cursor<'_>, findings: &mut Findings) {
+    let Some(signals) = spec.get("signals") else { return };
+    let field = |name: &str| signals.get(name).map(|at| at.text().and_then(GatewayDuration::parse));
+    // A field that is there and malformed was reported; an absent one has its default.
+    let defaults = crate::document::SignalsSpec::default();
+    let (Some(interval), Some(stale)) = (
+        field("scrapeInterval").unwrap_or(Some(defaults.scrape_interval)),
+        field("staleAfter").unwrap_or(Some(defaults.stale_after)),
+    ) else {
+        return;
+    };
+    if stale <= interval {
+        let at = signals.get("staleAfter").or_else(|| signals.get("scrapeInterval")).unwrap_or_else(|| signals.clone());
+        let message = format!(
+            "staleAfter ({stale}) must be longer than scrapeInterval ({interval}): else no reading ever counts"
+        );
+        findings.report(at.place(), message);
+    }
+}
+
+fn check_limits(limits: &Cursor<'_>, spec: &Cursor<'_>, findings: &mut Findings) {
+    unique(limits, "name", findings);
+    for limit in limits.items() {
+        if !LIMIT_NUMBERS.iter().any(|number| limit.get(number).is_some()) {
+            findings.report(limit.place(), format!("must have at least one of {}", LIMIT_NUMBERS.join(", ")));
+        }
+        let Some(key) = limit.get("key") else { continue };
+        exactly_one(&key, &["header", "claim", "authorization"], findings);
+        if let Some(off) = key.get("authorization").filter(|at| at.bool() == Some(false)) {
+            findings.report(off.place(), "must be true, or not there");
+        }
+        if let Some(claim) = key.get("claim").filter(|_| spec.get("auth").is_none()) {
+            findings.report(claim.place(), "needs `spec.auth`: without it no token is read");
+        }
+    }
+}
+
+fn band_claim_needs_auth(flow_control: &Cursor<'_>, spec: &Cursor<'_>, findings: &mut Findings) {
+    if let Some(claim) = flow_control.get("bandClaim").filter(|_| spec.get("auth").is_none()) {
+        findings.report(claim.place(), "needs `spec.auth`: without it no token is read");
+    }
+}
