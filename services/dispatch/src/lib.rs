@@ -1,0 +1,31 @@
+//! One pool's dispatching: which endpoint a request goes to, and what is in flight where.
+//!
+//! [`PoolDispatch`] joins the counts of our own work, the endpoints' reports and the prefix index, and makes the pick and
+//! its reservation one step: the next pick, a microsecond later, already sees it. That is what keeps a burst between two
+//! reports from landing on one endpoint. The gateway holds one value per pool behind one short lock; simulations and
+//! benchmarks run the very same value in virtual time.
+//!
+//! It refuses to know the time (`now` is an argument), to draw random numbers (`Request::tie` is one), to log, to count
+//! metrics, and to give up work by a timer of its own: what was dispatched is in flight until its [`Permit`] comes back.
+
+mod adapters;
+mod decision;
+mod drain_rate;
+mod endpoint_state;
+mod explain;
+mod flights;
+mod fullness;
+mod load_now;
+mod pool_dispatch;
+mod request;
+mod settings;
+mod view;
+mod work;
+
+pub use decision::{Basis, CANDIDATES_MAX, Considered, Decision, InFlight, PickReason, Readings, Seen};
+pub use flights::Permit;
+pub use pool_dispatch::PoolDispatch;
+pub use request::{Dispatched, Gone, Membership, Reconciled, Refusal, Request, Standing};
+pub use scheduling::{BLOCK_TOKENS, IndexStats, Rejected, Score, Scorer, Scores, Weights};
+pub use settings::{Full, HasPage, RANKED_MAX, Settings};
+pub use view::{AdapterView, EndpointView, PoolView};

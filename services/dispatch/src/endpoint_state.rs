@@ -1,0 +1,228 @@
+//! One life of one endpoint: its standing, its last report, and our own work there.
+
+use std::time::Duration;
+
+use pool::{Adapters, Endpoint, Load, Moment, NoPage, Observation, Signal, State};
+use scheduling::{Lane, Tier, name_hash};
+
+use crate::{
+    HasPage, Seen, Settings, Standing,
+    adapters::AdapterHistory,
+    flights::{Flight, Flights, Line},
+    work::{OwnWork, Stage},
+};
+
+/// How long a dispatched request may take to show up in the engine's own numbers: the way there, parsing, and
+/// tokenizing behind others (a 100,000-token prompt takes a common tokenizer 0.1–0.3 s).
+const SETTLING_FOR: Duration = Duration::from_secs(1);
+
+/// How long "its port accepts, but there is no page" is believed. Looks at an endpoint without a page come at growing
+/// intervals, so this is much longer than the age at which a report is stale.
+const ACCEPTING_FOR: Duration = Duration::from_secs(30);
+
+/// Age from which a list of busy adapters counts as empty. Engines leave the last list standing when they fall idle.
+const ADAPTERS_FOR: Duration = Duration::from_secs(5);
+
+/// See the module's text.
+#[derive(Debug)]
+pub(crate) struct EndpointState {
+    pub(crate) endpoint: Endpoint,
+    pub(crate) name_hash: u64,
+    pub(crate) presence: Presence,
+    pub(crate) joined_at: Moment,
+    /// Its entries in the prefix index, where there was room for them.
+    pub(crate) lane: Option<Lane>,
+    pub(crate) load: Load,
+    pub(crate) own: OwnWork,
+    pub(crate) adapters: AdapterHistory,
+    /// It asked not to be given work before this.
+    pub(crate) backing_off_until: Moment,
+    /// Number of the pick that chose it last; 0 = never.
+    pub(crate) last_picked: u64,
+    pub(crate) picks: u64,
+    page_at: Option<Moment>,
+    look: Option<Look>,
+    since: Line,
+    settling: Line,
+}
+
+/// Whether it takes new work, and whether it is still a member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Presence {
+    /// A member that takes new work.
+    Serving,
+    /// A member that finishes what it has.
+    Draining,
+    /// No member any more; known until its last request ends.
+    Leaving,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Look {
+    began: Moment,
+    found: Found,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Found {
+    Page,
+    Healthy,
+    Accepting,
+    Unreachable,
+}
+
+impl From<Standing> for Presence {
+    fn from(standing: Standing) -> Self {
+        match standing {
+            Standing::Serving => Self::Serving,
+            Standing::Draining => Self::Draining,
+        }
+    }
+}
+
+impl EndpointState {
+    pub(crate) fn new(endpoint: Endpoint, presence: Presence, joined_at: Moment) -> Self {
+        Self {
+            name_hash: name_hash(&endpoint.name),
+            endpoint,
+            presence,
+            joined_at,
+            lane: None,
+            load: Load::default(),
+            own: OwnWork::default(),
+            adapters: AdapterHistory::default(),
+            backing_off_until: Moment::ORIGIN,
+            last_picked: 0,
+            picks: 0,
+            page_at: None,
+            look: None,
+            since: Line::EMPTY,
+            settling: Line::EMPTY,
+        }
+    }
+
+    /// Takes in what a look found. A look that began before one already taken in says nothing new.
+    pub(crate) fn observe(&mut self, observation: Observation, flights: &mut Flights) {
+        let (began, found) = match &observation {
+            Observation::Page { began, .. } => (*began, Found::Page),
+            Observation::Healthy { began } => (*began, Found::Healthy),
+            Observation::NoPage { began, why: NoPage::Accepting } => (*began, Found::Accepting),
+            Observation::NoPage { began, why: NoPage::Unreachable } => (*began, Found::Unreachable),
+        };
+        if self.look.is_some_and(|look| began < look.began) {
+            return;
+        }
+        self.look = Some(Look { began, found });
+        if let Observation::Page { load, .. } = observation {
+            if let Some(adapters) = load.adapters.as_ref().filter(|a| a.at >= began) {
+                self.adapters.reported(adapters);
+            }
+            self.page_at = Some(began);
+            self.load = load;
+            // A family missing from this page kept its former value: own work counts from the page that it was on.
+            self.advance(self.load.waiting.map_or(began, |waiting| waiting.at), flights);
+        } else if self.page_at.is_none() {
+            self.advance(began, flights);
+        }
+    }
+
+    /// How well it is known.
+    pub(crate) fn tier(&self, settings: &Settings, now: Moment) -> Tier {
+        let fresh = |at: Moment| if now.since(at) <= settings.stale_after { Tier::Ready } else { Tier::Stale };
+        let starting = now.since(self.joined_at) <= settings.starting_for;
+        let page_at = match settings.has_page {
+            HasPage::Yes => self.page_at,
+            HasPage::No => None,
+        };
+        match (self.look.map(|look| (look.found, look.began)), page_at) {
+            (Some((Found::Unreachable, _)), _) => Tier::Stale,
+            (Some(_), Some(page_at)) => fresh(page_at),
+            (Some((Found::Page | Found::Healthy, began)), None) => fresh(began),
+            (Some((Found::Accepting, _)) | None, _) if starting => Tier::Starting,
+            (Some((Found::Accepting, began)), None) if now.since(began) <= ACCEPTING_FOR => Tier::Ready,
+            (Some((Found::Accepting, _)) | None, _) => Tier::Stale,
+        }
+    }
+
+    /// What an operator sees it as.
+    pub(crate) fn state(&self, settings: &Settings, now: Moment) -> State {
+        match (self.presence, self.tier(settings, now)) {
+            (Presence::Draining | Presence::Leaving, _) => State::Draining,
+            (Presence::Serving, Tier::Ready) => State::Ready,
+            (Presence::Serving, Tier::Starting) => State::Starting,
+            (Presence::Serving, Tier::Stale) => State::Stale,
+        }
+    }
+
+    /// Its list of busy adapters, unless it is too old to be believed.
+    pub(crate) fn adapter_report(&self, now: Moment, running: Option<f64>) -> Option<&Adapters> {
+        self.load.adapters.as_ref().filter(|a| now.since(a.at) <= ADAPTERS_FOR || running.is_some_and(|r| r > 0.0))
+    }
+
+    /// A flight begins here.
+    pub(crate) fn board(&mut self, index: u32, adapter: Option<&str>, flights: &mut Flights) {
+        // Requests wait for the pool's lock in any order: the line stays ordered by time all the same.
+        let flight = flights.get_mut(index);
+        flight.stage = Stage::Since;
+        flight.adapter = adapter.and_then(|name| self.adapters.sent(name));
+        self.own.add(Stage::Since, flight.work());
+        flights.join(&mut self.since, index);
+    }
+
+    /// A flight ends here, or goes on to another endpoint.
+    pub(crate) fn depart(&mut self, index: u32, flights: &mut Flights) {
+        let flight = flights.get(index);
+        let stage = flight.stage;
+        self.own.take(stage, flight.work());
+        if let Some(name) = &flight.adapter {
+            self.adapters.ended(name);
+        }
+        if let Some(line) = self.line(stage) {
+            flights.leave(line, index);
+        }
+    }
+
+    /// Changes a flight that is here, and what it counts.
+    pub(crate) fn change(&mut self, index: u32, flights: &mut Flights, change: impl FnOnce(&mut Flight)) {
+        let flight = flights.get_mut(index);
+        self.own.take(flight.stage, flight.work());
+        change(flight);
+        self.own.add(flight.stage, flight.work());
+    }
+
+    pub(crate) fn seen(signal: Option<Signal>, now: Moment) -> Option<Seen> {
+        signal.map(|s| Seen { value: s.value, age: now.since(s.at), source: s.source })
+    }
+
+    /// A report that began at `split` covers what was dispatched before.
+    fn advance(&mut self, split: Moment, flights: &mut Flights) {
+        while let Some(index) = flights.first(&self.since).filter(|&i| flights.get(i).dispatched_at < split) {
+            self.move_on(index, Stage::Settling, flights);
+        }
+        let settled = |i: u32, flights: &Flights| flights.get(i).dispatched_at + SETTLING_FOR < split;
+        while let Some(index) = flights.first(&self.settling).filter(|&i| settled(i, flights)) {
+            self.move_on(index, Stage::Before, flights);
+        }
+    }
+
+    fn move_on(&mut self, index: u32, to: Stage, flights: &mut Flights) {
+        let (from, work) = (flights.get(index).stage, flights.get(index).work());
+        self.own.take(from, work);
+        self.own.add(to, work);
+        if let Some(line) = self.line(from) {
+            flights.leave(line, index);
+        }
+        flights.get_mut(index).stage = to;
+        if let Some(line) = self.line(to) {
+            flights.join(line, index);
+        }
+    }
+
+    fn line(&mut self, stage: Stage) -> Option<&mut Line> {
+        match stage {
+            Stage::Since => Some(&mut self.since),
+            Stage::Settling => Some(&mut self.settling),
+            Stage::Before => None,
+        }
+    }
+}

@@ -1,0 +1,271 @@
+//! The pick: survey the endpoints, drop those that cannot be chosen, rate the rest, and reserve the place, in one step.
+
+use pool::{EndpointId, Moment};
+use scheduling::{Ask, BLOCK_TOKENS, Candidate, Model, Ranked, Rejected, Residency, Scores, Tier};
+
+use super::PoolDispatch;
+use crate::{
+    Basis, CANDIDATES_MAX, Considered, Decision, Dispatched, PickReason, RANKED_MAX, Readings, Refusal, Request,
+    endpoint_state::{EndpointState, Presence},
+    flights::{Flight, IN_FLIGHT_MAX},
+    fullness::{Room, room},
+    load_now::{self, Fresh, Means},
+    work::Stage,
+};
+
+/// One endpoint as the pick found it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Surveyed {
+    slot: u32,
+    tier: Tier,
+    fresh: Fresh,
+    rejected: Option<Rejected>,
+}
+
+/// What the survey says of all endpoints together.
+struct Outlook {
+    /// The best tier that has an endpoint which may be asked.
+    best: Option<Tier>,
+    means: Means,
+}
+
+/// Prompt tokens in `blocks` leading blocks.
+pub(super) fn cached_tokens(blocks: u32, prompt_tokens: u32) -> u32 {
+    blocks.saturating_mul(BLOCK_TOKENS).min(prompt_tokens)
+}
+
+impl PoolDispatch {
+    /// Picks an endpoint and reserves a place there in one step. `decision` is overwritten with the record of it, also
+    /// when the request is refused.
+    ///
+    /// # Errors
+    /// [`Refusal::NoEndpoint`] when none could take it whatever its load, [`Refusal::Full`] when those that could are
+    /// full.
+    pub fn dispatch(
+        &mut self,
+        request: &Request<'_>,
+        now: Moment,
+        decision: &mut Decision,
+    ) -> Result<Dispatched, Refusal> {
+        decision.clear();
+        self.index.tidy();
+        self.index.matches(request.prefix, &mut self.scratch.matched);
+        let outlook = self.survey(request, now);
+        self.gather(request, &outlook, now);
+        decision.blocks = request.prefix.len() as u32;
+        decision.basis = outlook.basis();
+        if self.scratch.candidates.is_empty() || self.flights.open_count() >= IN_FLIGHT_MAX {
+            let refusal = self.refusal();
+            decision.reason = match refusal {
+                Refusal::NoEndpoint => PickReason::NoEndpoint,
+                Refusal::Full => PickReason::PoolFull,
+            };
+            self.note_rejected(decision, now);
+            return Err(refusal);
+        }
+        self.choose(request, decision, now);
+        self.note_rejected(decision, now);
+        Ok(self.reserve(request, decision, now))
+    }
+
+    /// Whether an endpoint of a ranked list still takes work: neither gone nor draining nor full.
+    pub fn has_room(&self, id: EndpointId, now: Moment) -> bool {
+        let state = self.slots.get(&id).and_then(|&slot| self.endpoints[slot as usize].as_ref());
+        state.filter(|s| s.presence == Presence::Serving).is_some_and(|state| {
+            let fresh = Fresh::of(&state.load, now, self.settings.stale_after);
+            matches!(room(state, state.tier(&self.settings, now), &fresh, &self.settings, now), Room::Left(_))
+        })
+    }
+
+    /// Looks at every endpoint once: who may be asked at all, the best tier there is, and the means of what is known.
+    fn survey(&mut self, request: &Request<'_>, now: Moment) -> Outlook {
+        let mut outlook = Outlook { best: None, means: Means::default() };
+        self.scratch.surveyed.clear();
+        for (slot, state) in self.endpoints.iter().enumerate() {
+            let Some(state) = state.as_ref().filter(|s| s.presence != Presence::Leaving) else { continue };
+            let tier = state.tier(&self.settings, now);
+            let rejected = not_for(request, state);
+            let mut fresh = Fresh::default();
+            if tier == Tier::Ready {
+                fresh = Fresh::of(&state.load, now, self.settings.stale_after);
+            }
+            if state.presence == Presence::Serving {
+                outlook.means.add(&fresh);
+            }
+            if rejected.is_none() {
+                outlook.best = Some(outlook.best.map_or(tier, |best| best.min(tier)));
+            }
+            self.scratch.surveyed.push(Surveyed { slot: slot as u32, tier, fresh, rejected });
+        }
+        outlook
+    }
+
+    /// Turns the endpoints of the best tier that have room into candidates.
+    fn gather(&mut self, request: &Request<'_>, outlook: &Outlook, now: Moment) {
+        self.scratch.candidates.clear();
+        for surveyed in self.scratch.surveyed.iter_mut().filter(|s| s.rejected.is_none()) {
+            let Some(state) = &self.endpoints[surveyed.slot as usize] else { continue };
+            surveyed.rejected = if Some(surveyed.tier) == outlook.best {
+                match room(state, surveyed.tier, &surveyed.fresh, &self.settings, now) {
+                    Room::Left(_) => None,
+                    Room::None(why) => Some(why),
+                }
+            } else {
+                surveyed.tier.rejection()
+            };
+            if surveyed.rejected.is_none() {
+                let matched = state.lane.map_or(0, |lane| self.scratch.matched[lane.index()]);
+                let filled = outlook.fill(surveyed.fresh);
+                self.scratch.candidates.push(candidate(surveyed.slot, state, &filled, matched, request, now));
+            }
+        }
+    }
+
+    /// Full when an endpoint lacked nothing but room.
+    fn refusal(&self) -> Refusal {
+        let only_full = |s: &Surveyed| s.rejected.is_none_or(Rejected::is_full);
+        if self.scratch.surveyed.iter().any(only_full) { Refusal::Full } else { Refusal::NoEndpoint }
+    }
+
+    /// Ranks the candidates into the record.
+    fn choose(&mut self, request: &Request<'_>, decision: &mut Decision, now: Moment) {
+        let model = if request.adapter.is_some() { Model::Adapter } else { Model::Base };
+        let ask = Ask::new(request.prefix, model, request.tie);
+        let candidates = &self.scratch.candidates;
+        let Some((won, ranked)) = self.profile.rank(&ask, candidates, CANDIDATES_MAX) else { return };
+        decision.reason = won.into();
+        for Ranked { candidate, total, scores } in ranked {
+            let candidate = &candidates[*candidate];
+            let Some(state) = &self.endpoints[candidate.slot as usize] else { continue };
+            if decision.picked.len() < self.settings.ranked_max.clamp(1, RANKED_MAX) {
+                decision.picked.push(state.endpoint.id);
+            }
+            decision.note(|| Considered {
+                total: *total,
+                scores: *scores,
+                matched_blocks: candidate.matched_blocks,
+                ..considered(state, candidate.waiting, now)
+            });
+        }
+    }
+
+    fn note_rejected(&self, decision: &mut Decision, now: Moment) {
+        for surveyed in self.scratch.surveyed.iter().filter(|s| s.rejected.is_some()) {
+            let Some(state) = &self.endpoints[surveyed.slot as usize] else { continue };
+            let matched_blocks = state.lane.map_or(0, |lane| self.scratch.matched[lane.index()]);
+            decision.note(|| Considered { rejected: surveyed.rejected, matched_blocks, ..considered(state, 0.0, now) });
+        }
+    }
+
+    /// Opens a flight to the first of the ranked list.
+    fn reserve(&mut self, request: &Request<'_>, decision: &Decision, now: Moment) -> Dispatched {
+        let first = decision.picked.first().expect("a pick with candidates has a first");
+        let slot = *self.slots.get(first).expect("a candidate is a member");
+        let lane = self.endpoints[slot as usize].as_ref().and_then(|state| state.lane);
+        let held = lane.map_or(0, |lane| self.scratch.matched[lane.index()]);
+        let cached_tokens = cached_tokens(held, request.prompt_tokens);
+        let uncached_tokens = request.prompt_tokens - cached_tokens;
+        let permit = self.flights.open(Flight {
+            slot,
+            stage: Stage::Since,
+            dispatched_at: now,
+            prompt_tokens: request.prompt_tokens,
+            uncached_tokens,
+            answered: false,
+            prefilled: false,
+            adapter: None,
+        });
+        let index = self.flights.find(&permit).expect("the flight was just opened");
+        self.place(index, request.adapter, request.prefix, held);
+        Dispatched { permit, ranked: decision.picked.clone(), cached_tokens, uncached_tokens }
+    }
+
+    /// Counts a flight at the endpoint it names, and remembers its prompt there.
+    pub(super) fn place(&mut self, index: u32, adapter: Option<&str>, prefix: &[u64], held: u32) {
+        let slot = self.flights.get(index).slot;
+        let Some(state) = &mut self.endpoints[slot as usize] else { return };
+        state.board(index, adapter, &mut self.flights);
+        self.picks += 1;
+        state.last_picked = self.picks;
+        state.picks += 1;
+        if let Some(lane) = state.lane {
+            self.index.record(lane, prefix, held);
+        }
+    }
+}
+
+impl Outlook {
+    fn basis(&self) -> Basis {
+        match self.best {
+            Some(Tier::Ready) if !self.means.any() => Basis::OwnWork,
+            Some(Tier::Ready) | None => Basis::Reports,
+            Some(Tier::Starting) => Basis::OwnWorkWhileStarting,
+            Some(Tier::Stale) => Basis::OwnWorkAllStale,
+        }
+    }
+
+    /// Below the best tier nothing reported is believed, and own work stands alone.
+    fn fill(&self, fresh: Fresh) -> Fresh {
+        match self.best {
+            Some(Tier::Ready) => self.means.fill(fresh),
+            Some(Tier::Starting | Tier::Stale) | None => Fresh::default(),
+        }
+    }
+}
+
+/// Why an endpoint cannot be asked for this request, whatever its load.
+fn not_for(request: &Request<'_>, state: &EndpointState) -> Option<Rejected> {
+    let id = state.endpoint.id;
+    if state.presence != Presence::Serving {
+        return Some(Rejected::Draining);
+    }
+    if request.only.is_some_and(|only| only != id) {
+        return Some(Rejected::NotAsked);
+    }
+    request.exclude.contains(&id).then_some(Rejected::Excluded)
+}
+
+fn candidate(
+    slot: u32,
+    state: &EndpointState,
+    filled: &Fresh,
+    matched_blocks: u32,
+    request: &Request<'_>,
+    now: Moment,
+) -> Candidate {
+    let (own, since) = (&state.own, state.own.at(Stage::Since));
+    let residency = request
+        .adapter
+        .map_or(Residency::Absent, |name| state.adapters.residency(name, state.adapter_report(now, filled.running)));
+    Candidate {
+        slot,
+        name_hash: state.name_hash,
+        waiting: load_now::waiting(own, filled),
+        answered_since: since.requests - since.unanswered,
+        uncached_tokens: own.total().uncached_tokens,
+        running: load_now::running(own, filled),
+        kv_cache: load_now::kv_cache(own, filled, &state.load),
+        matched_blocks,
+        residency,
+        last_picked: state.last_picked,
+    }
+}
+
+fn considered(state: &EndpointState, waiting_used: f64, now: Moment) -> Considered {
+    let load = &state.load;
+    Considered {
+        endpoint: state.endpoint.id,
+        name: state.endpoint.name.clone(),
+        total: 0.0,
+        scores: Scores::default(),
+        readings: Readings {
+            waiting_used,
+            waiting: EndpointState::seen(load.waiting, now),
+            running: EndpointState::seen(load.running, now),
+            kv_cache: EndpointState::seen(load.kv_cache, now),
+        },
+        in_flight: state.own.in_flight(),
+        matched_blocks: 0,
+        rejected: None,
+    }
+}

@@ -1,0 +1,85 @@
+//! The pool as others see it: its saturation, how long to wait, and a copy for people.
+
+use pool::Moment;
+use scheduling::{Rejected, Tier};
+
+use super::PoolDispatch;
+use crate::{
+    EndpointView, PoolView,
+    drain_rate::WINDOW_S,
+    endpoint_state::{EndpointState, Presence},
+    fullness::{self, Room, room},
+    load_now::Fresh,
+};
+
+/// Seconds to wait that are ever named: whole ones, at least 1 by contract, and no more than a client would believe.
+const RETRY_AFTER_S: std::ops::RangeInclusive<f64> = 1.0..=60.0;
+
+impl PoolDispatch {
+    /// Load ÷ capacity of the least loaded endpoint, 0–1. It is 1 exactly when none has room, as in an empty pool.
+    pub fn saturation(&self, now: Moment) -> f64 {
+        self.usable(now).map(|(state, tier)| self.room(state, tier, now).fullness()).fold(1.0, f64::min)
+    }
+
+    /// Whole seconds after which room can be expected, for the refusal of a request: the time in which the queue will
+    /// have been worked off at the rate of the last ten seconds, or the end of the pause that an endpoint asked for.
+    pub fn retry_after_s(&self, now: Moment) -> u32 {
+        let queued: f64 = self.usable(now).filter_map(|(state, _)| self.queued(state, now)).sum();
+        let rate_per_s = self.drain_rate.per_s(now);
+        // Nothing ended within the whole window: it takes at least that long.
+        let drained_in_s = if rate_per_s > 0.0 { queued.max(1.0) / rate_per_s } else { WINDOW_S as f64 };
+        let room_in_s = self.usable(now).map(|(state, tier)| match self.room(state, tier, now) {
+            Room::Left(_) => 0.0,
+            Room::None(Rejected::BackingOff) => state.backing_off_until.since(now).as_secs_f64(),
+            Room::None(_) => drained_in_s,
+        });
+        let seconds = room_in_s.fold(f64::INFINITY, f64::min).min(*RETRY_AFTER_S.end());
+        seconds.max(*RETRY_AFTER_S.start()).ceil() as u32
+    }
+
+    /// A copy of everything worth seeing.
+    pub fn snapshot(&self, now: Moment) -> PoolView {
+        let in_order_of_joining = self.slots.values().filter_map(|&slot| self.endpoints[slot as usize].as_ref());
+        PoolView {
+            saturation: self.saturation(now),
+            endpoints: in_order_of_joining.map(|state| self.view(state, now)).collect(),
+            index: self.index.stats(),
+        }
+    }
+
+    fn view(&self, state: &EndpointState, now: Moment) -> EndpointView {
+        EndpointView {
+            id: state.endpoint.id,
+            name: state.endpoint.name.clone(),
+            address: state.endpoint.address,
+            state: state.state(&self.settings, now),
+            fullness: self.room(state, state.tier(&self.settings, now), now).fullness(),
+            in_flight: state.own.in_flight(),
+            waiting: EndpointState::seen(state.load.waiting, now),
+            running: EndpointState::seen(state.load.running, now),
+            kv_cache: EndpointState::seen(state.load.kv_cache, now),
+            cache: state.load.cache,
+            adapters: state.adapters.view(),
+            picks: state.picks,
+        }
+    }
+
+    /// The endpoints that a request without wishes would be given to, room or not: the best tier of those that serve.
+    fn usable(&self, now: Moment) -> impl Iterator<Item = (&EndpointState, Tier)> {
+        let serving = move || {
+            let states = self.endpoints.iter().flatten().filter(|s| s.presence == Presence::Serving);
+            states.map(move |state| (state, state.tier(&self.settings, now)))
+        };
+        let best = serving().map(|(_, tier)| tier).min();
+        serving().filter(move |(_, tier)| Some(*tier) == best)
+    }
+
+    fn room(&self, state: &EndpointState, tier: Tier, now: Moment) -> Room {
+        let fresh = Fresh::of(&state.load, now, self.settings.stale_after);
+        room(state, tier, &fresh, &self.settings, now)
+    }
+
+    fn queued(&self, state: &EndpointState, now: Moment) -> Option<f64> {
+        fullness::waiting(&state.own, &Fresh::of(&state.load, now, self.settings.stale_after), &state.load)
+    }
+}

@@ -1,0 +1,56 @@
+//! A pool as an operator sees it: a copy to be shown, taken under the pool's lock and formatted outside it.
+
+use std::{net::SocketAddr, sync::Arc};
+
+use pool::{CacheShape, EndpointId, State};
+
+use crate::{InFlight, IndexStats, Seen};
+
+/// One pool at one moment.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PoolView {
+    /// Load ÷ capacity of the least loaded endpoint, 0–1; 1 = none has room.
+    pub saturation: f64,
+    /// Its endpoints in the order in which they joined, leaving ones included as long as they have work.
+    pub endpoints: Vec<EndpointView>,
+    /// Prefix memory.
+    pub index: IndexStats,
+}
+
+/// One endpoint at one moment.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EndpointView {
+    /// Which life of it.
+    pub id: EndpointId,
+    /// Its name.
+    pub name: Arc<str>,
+    /// Where it serves.
+    pub address: SocketAddr,
+    /// What it counts as.
+    pub state: State,
+    /// Load ÷ capacity, 0–1; 1 = full.
+    pub fullness: f64,
+    /// Own work there.
+    pub in_flight: InFlight,
+    /// Requests waiting, as last reported.
+    pub waiting: Option<Seen>,
+    /// Requests running, as last reported.
+    pub running: Option<Seen>,
+    /// Share of the KV cache in use, as last reported.
+    pub kv_cache: Option<Seen>,
+    /// Size of its KV cache, where it says so.
+    pub cache: Option<CacheShape>,
+    /// LoRA adapters known there.
+    pub adapters: Vec<AdapterView>,
+    /// Picks that chose it first, since it joined.
+    pub picks: u64,
+}
+
+/// One LoRA adapter at one endpoint.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AdapterView {
+    /// Its name.
+    pub name: Arc<str>,
+    /// Own requests for it in flight there.
+    pub in_flight: u32,
+}
