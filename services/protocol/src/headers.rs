@@ -15,10 +15,8 @@ pub const DESTINATION_SERVED: HeaderName = HeaderName::from_static("x-gateway-de
 /// The endpoints a choice is restricted to, in the same protocol.
 pub const DESTINATION_SUBSET: HeaderName = HeaderName::from_static("x-gateway-destination-endpoint-subset");
 /// The InferenceObjective of a request, in its two spellings: the first one present counts.
-pub const OBJECTIVE: [HeaderName; 2] = [
-    HeaderName::from_static("x-gateway-inference-objective"),
-    HeaderName::from_static("x-llm-d-inference-objective"),
-];
+pub const OBJECTIVE: [HeaderName; 2] =
+    [HeaderName::from_static("x-gateway-inference-objective"), HeaderName::from_static("x-llm-d-inference-objective")];
 /// The flow of a request, in its two spellings: the first one present counts.
 pub const FAIRNESS_ID: [HeaderName; 2] = [
     HeaderName::from_static("x-gateway-inference-fairness-id"),

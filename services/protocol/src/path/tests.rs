@@ -8,11 +8,8 @@ fn post(path: &str) -> Result<Api, PathError> {
 fn every_row_is_reached_by_its_method_alone() {
     for (path, methods, api) in PATHS {
         for method in [Method::GET, Method::HEAD, Method::POST, Method::PUT, Method::DELETE, Method::OPTIONS] {
-            let want = if methods.allows(&method) {
-                Ok(*api)
-            } else {
-                Err(PathError::Method { allowed: methods.allow() })
-            };
+            let want =
+                if methods.allows(&method) { Ok(*api) } else { Err(PathError::Method { allowed: methods.allow() }) };
             assert_eq!(Api::classify(&method, path, &[]), want, "{method} {path}");
         }
     }
