@@ -1,0 +1,178 @@
+//! An answer's body: frames as they come, and the connection's fate.
+
+use std::{
+    error::Error as StdError,
+    pin::Pin,
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+use hyper::body::Incoming;
+use thiserror::Error;
+use tokio::time::Instant;
+
+use super::{
+    http1::{Home, Link},
+    http2::Streamed,
+};
+use crate::deadline::Deadline;
+
+/// The body of an endpoint's answer. Its end gives the connection back; dropping it before closes the connection, or
+/// resets the stream, at once.
+pub struct AnswerBody {
+    source: Source,
+    patience: Patience,
+    replayed: bool,
+}
+
+/// Why a body ended before its end.
+#[derive(Debug, Error)]
+pub enum AnswerError {
+    /// The connection or stream ended, or what came breaks the protocol.
+    #[error("the answer broke off")]
+    Broke(#[source] Option<Box<dyn StdError + Send + Sync>>),
+    /// Nothing came for as long as is allowed, while somebody wanted to read.
+    #[error("the answer stalled")]
+    IdleTimeout,
+}
+
+enum Source {
+    Http1 { body: Incoming, link: Option<Box<Link>>, home: Home },
+    Http2(Box<Streamed>),
+    Failed,
+}
+
+/// How long the reader may be kept waiting.
+struct Patience {
+    limit: Option<Duration>,
+    waiting_since: Option<Instant>,
+}
+
+impl AnswerBody {
+    pub(super) fn http1(
+        body: Incoming,
+        link: Option<Box<Link>>,
+        home: Home,
+        stream_idle: Option<Duration>,
+        replayed: bool,
+    ) -> Self {
+        Self::new(Source::Http1 { body, link, home }, stream_idle, replayed)
+    }
+
+    pub(super) fn http2(streamed: Streamed, stream_idle: Option<Duration>, replayed: bool) -> Self {
+        Self::new(Source::Http2(Box::new(streamed)), stream_idle, replayed)
+    }
+
+    fn new(source: Source, limit: Option<Duration>, replayed: bool) -> Self {
+        Self { source, patience: Patience { limit, waiting_since: None }, replayed }
+    }
+
+    /// Whether the request was sent twice, the first time on a reused connection that closed without a byte.
+    pub fn replayed(&self) -> bool {
+        self.replayed
+    }
+
+    fn fail(&mut self, error: AnswerError) -> Poll<Option<Result<Frame<Bytes>, AnswerError>>> {
+        // Dropping the source is what closes the connection or resets the stream.
+        self.source = Source::Failed;
+        Poll::Ready(Some(Err(error)))
+    }
+}
+
+impl Body for AnswerBody {
+    type Data = Bytes;
+    type Error = AnswerError;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, AnswerError>>> {
+        let this = &mut *self;
+        let polled = match &mut this.source {
+            Source::Http1 { link: None, .. } | Source::Failed => return Poll::Ready(None),
+            Source::Http1 { body, link: Some(link), .. } => poll_http1(body, link, cx),
+            Source::Http2(streamed) => streamed.poll_frame(cx),
+        };
+        match polled {
+            Poll::Ready(Some(Ok(frame))) => {
+                this.patience.waiting_since = None;
+                this.source.ended_with_this_frame(cx);
+                Poll::Ready(Some(Ok(frame)))
+            }
+            Poll::Ready(None) => {
+                this.source.ended(cx);
+                Poll::Ready(None)
+            }
+            Poll::Ready(Some(Err(cause))) => this.fail(AnswerError::Broke(cause)),
+            Poll::Pending => {
+                ready!(this.patience.poll(this.source.deadline(), cx));
+                this.fail(AnswerError::IdleTimeout)
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match &self.source {
+            Source::Http1 { link, .. } => link.is_none(),
+            Source::Http2(streamed) => streamed.has_ended(),
+            Source::Failed => true,
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.source {
+            Source::Http1 { body, .. } => body.size_hint(),
+            Source::Http2(streamed) => streamed.size_hint(),
+            Source::Failed => SizeHint::default(),
+        }
+    }
+}
+
+impl Source {
+    /// Some bodies tell with their last frame that it is the last: nobody may poll them again.
+    fn ended_with_this_frame(&mut self, cx: &mut Context<'_>) {
+        if let Self::Http1 { body, .. } = self
+            && body.is_end_stream()
+        {
+            self.ended(cx);
+        }
+    }
+
+    fn ended(&mut self, cx: &mut Context<'_>) {
+        if let Self::Http1 { link, home, .. } = self
+            && let Some(link) = link.take()
+        {
+            link.go_home(cx, home);
+        }
+    }
+
+    fn deadline(&mut self) -> Option<&mut Deadline> {
+        match self {
+            Self::Http1 { link, .. } => link.as_mut().map(|link| &mut link.deadline),
+            Self::Http2(streamed) => Some(&mut streamed.deadline),
+            Self::Failed => None,
+        }
+    }
+}
+
+impl Patience {
+    fn poll(&mut self, deadline: Option<&mut Deadline>, cx: &mut Context<'_>) -> Poll<()> {
+        let (Some(limit), Some(deadline)) = (self.limit, deadline) else { return Poll::Pending };
+        let since = *self.waiting_since.get_or_insert_with(Instant::now);
+        deadline.poll(cx, since + limit)
+    }
+}
+
+type Cause = Option<Box<dyn StdError + Send + Sync>>;
+
+/// The body is asked first, which tells the connection that more is wanted; often the connection has it already.
+fn poll_http1(body: &mut Incoming, link: &mut Link, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Cause>>> {
+    let mut polled = Pin::new(&mut *body).poll_frame(cx);
+    if polled.is_pending() {
+        link.drive(cx);
+        polled = Pin::new(body).poll_frame(cx);
+    }
+    match polled {
+        Poll::Pending if link.has_ended() => Poll::Ready(Some(Err(None))),
+        other => other.map_err(|error| Some(error.into())),
+    }
+}

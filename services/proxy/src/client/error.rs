@@ -1,0 +1,75 @@
+//! Why there is no answer.
+
+use std::io;
+
+use thiserror::Error;
+
+/// Why [`super::Clients::send`] has no answer.
+#[derive(Debug, Error)]
+pub enum SendError {
+    /// No connection could be made, or its TLS handshake failed.
+    #[error("cannot connect")]
+    Connect(#[source] io::Error),
+    /// No connection within the limit.
+    #[error("no connection within the time limit")]
+    ConnectTimeout,
+    /// The connection closed after the request, or part of it, was written and before an answer's head was complete.
+    #[error("the connection closed before an answer")]
+    ClosedBeforeAnswer {
+        /// How the request was tried.
+        tried: Tried,
+        /// What the connection reported, if it did.
+        #[source]
+        source: Option<Box<dyn std::error::Error + Send + Sync>>,
+    },
+    /// No head of an answer within the limit.
+    #[error("no answer within the time limit")]
+    FirstByteTimeout,
+    /// What came is not an answer we can pass on.
+    #[error("the answer breaks the protocol")]
+    Protocol(#[source] ProtocolFault),
+}
+
+/// On what connections a request was tried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tried {
+    /// On one fresh connection: the request may be what closed it.
+    Fresh,
+    /// On a reused connection that had sent bytes of an answer before it closed: not tried again.
+    ReusedAndAnswering,
+    /// On a reused connection, then once more on a fresh one.
+    ReusedThenFresh,
+}
+
+/// How an answer breaks the protocol.
+#[derive(Debug, Error)]
+pub enum ProtocolFault {
+    /// Over [`super::ANSWER_HEAD_BYTES_MAX`] or [`super::ANSWER_HEADERS_MAX`].
+    #[error("the answer's head is too large")]
+    HeadTooLarge,
+    /// Not HTTP, or contradicting lengths.
+    #[error("the answer's head cannot be read")]
+    BadHead(#[source] hyper::Error),
+    /// A transfer coding other than `chunked` alone.
+    #[error("the answer uses a transfer coding other than chunked")]
+    TransferCoding,
+    /// 101 to a request that asked for no upgrade.
+    #[error("the answer switches protocols unasked")]
+    Switched,
+    /// An HTTP/2 error that is not the connection's end.
+    #[error("HTTP/2 error")]
+    Http2(#[source] h2::Error),
+    /// The request cannot be written in this protocol.
+    #[error("the request cannot be sent as it is")]
+    Request(#[source] http::Error),
+}
+
+impl SendError {
+    /// Whether not one byte of the request can have been read by the endpoint, so that any other may be tried.
+    pub fn nothing_sent(&self) -> bool {
+        match self {
+            Self::Connect(_) | Self::ConnectTimeout => true,
+            Self::ClosedBeforeAnswer { .. } | Self::FirstByteTimeout | Self::Protocol(_) => false,
+        }
+    }
+}

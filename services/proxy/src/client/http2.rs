@@ -1,0 +1,370 @@
+//! One request as one stream of a shared HTTP/2 connection.
+//!
+//! On the `h2` crate itself: what decides about a second try (which streams a GOAWAY leaves unprocessed, who reset a stream
+//! and why) is told there, and a request costs no task. The connection has one task that reads and writes frames.
+
+use std::{
+    future::poll_fn,
+    pin::pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use h2::{Reason, RecvStream, SendStream, client::ResponseFuture};
+use http::{Request, Response, Uri, Version, header::TRANSFER_ENCODING, request::Parts, uri};
+use http_body::{Frame, SizeHint};
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use super::{
+    ANSWER_HEAD_BYTES_MAX, AnswerBody, Chunks, Destination, ProtocolFault, SendError, Timeouts, connect,
+    error::Tried,
+    http1::set_length,
+    pool::Pools,
+    wire::{BytesRead, FailedWrites, Wire},
+};
+use crate::deadline::Deadline;
+
+/// Most streams of one connection at a time, if its server allows as many; beyond, another connection is opened.
+const STREAMS_MAX: usize = 100;
+
+/// What an endpoint may send before it is read, per stream and per connection, in bytes.
+const STREAM_WINDOW_BYTES: u32 = 1024 * 1024;
+const CONNECTION_WINDOW_BYTES: u32 = 8 * 1024 * 1024;
+
+/// A connection that many requests share.
+pub(super) struct Multiplexed {
+    sender: h2::client::SendRequest<Bytes>,
+    open_streams: AtomicUsize,
+    read: BytesRead,
+    dead: AtomicBool,
+    last_used: Mutex<Instant>,
+    idle_pooled: Duration,
+}
+
+/// One stream of it, counted until dropped.
+struct Slot(Arc<Multiplexed>);
+
+/// An answer that is being received, and its request if that is still being sent.
+pub(super) struct Streamed {
+    answer: RecvStream,
+    upload: Option<Upload>,
+    part: Part,
+    pub(super) deadline: Deadline,
+    _slot: Slot,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Part {
+    Data,
+    Trailers,
+    Over,
+}
+
+struct Upload {
+    stream: SendStream<Bytes>,
+    chunk: Bytes,
+    rest: Chunks,
+}
+
+/// Why one exchange gave no answer.
+enum Lost {
+    /// The server says, or it is certain, that it did not process the request.
+    Unprocessed(h2::Error),
+    /// The connection ended without a byte since the request.
+    ClosedSilently(h2::Error),
+    /// The connection ended after something was read.
+    Closed(h2::Error),
+    Failed(SendError),
+}
+
+pub(super) async fn send(
+    pools: &Arc<Pools>,
+    to: &Destination,
+    head: &Parts,
+    body: Chunks,
+    timeouts: &Timeouts,
+) -> Result<Response<AnswerBody>, SendError> {
+    let (slot, reused) = connection(pools, to, timeouts).await?;
+    let mut tried = if reused { Tried::ReusedAndAnswering } else { Tried::Fresh };
+    let source = match exchange(slot, request(to, head, &body)?, body.clone(), timeouts).await {
+        Ok(answer) => return Ok(finish(answer, timeouts, false)),
+        Err(Lost::Failed(error)) => return Err(error),
+        Err(Lost::Closed(source)) => return Err(closed(tried, source)),
+        Err(Lost::ClosedSilently(source)) if !reused => return Err(closed(tried, source)),
+        Err(Lost::ClosedSilently(source) | Lost::Unprocessed(source)) => source,
+    };
+    tracing::debug!(error = %source, "an HTTP/2 request goes to another connection");
+    let (slot, reused) = connection(pools, to, timeouts).await?;
+    tried = if reused { tried } else { Tried::ReusedThenFresh };
+    match exchange(slot, request(to, head, &body)?, body, timeouts).await {
+        Ok(answer) => Ok(finish(answer, timeouts, true)),
+        Err(Lost::Failed(error)) => Err(error),
+        Err(Lost::Closed(source) | Lost::ClosedSilently(source) | Lost::Unprocessed(source)) => {
+            Err(closed(tried, source))
+        }
+    }
+}
+
+fn closed(tried: Tried, source: h2::Error) -> SendError {
+    SendError::ClosedBeforeAnswer { tried, source: Some(source.into()) }
+}
+
+/// A slot on a connection, and whether that connection was there before.
+async fn connection(pools: &Arc<Pools>, to: &Destination, timeouts: &Timeouts) -> Result<(Slot, bool), SendError> {
+    if let Some(connection) = pools.multiplexed(to.id) {
+        return Ok((Slot::new(connection), true));
+    }
+    let opening = pools.opening(to.id);
+    // Within the limit too: behind a host that swallows packets, waiting in line would add up.
+    let _alone = connect::within(timeouts.connect, opening.lock()).await?;
+    if let Some(connection) = pools.multiplexed(to.id) {
+        return Ok((Slot::new(connection), true));
+    }
+    let (wire, read) = connect::connect(to, timeouts, FailedWrites::Reported).await?;
+    let connection = handshake(wire, read, timeouts).await?;
+    let slot = Slot::new(Arc::clone(&connection));
+    pools.put_multiplexed(to.id, connection);
+    Ok((slot, false))
+}
+
+async fn handshake(wire: Wire, read: BytesRead, timeouts: &Timeouts) -> Result<Arc<Multiplexed>, SendError> {
+    let (sender, driver) = h2::client::Builder::new()
+        .enable_push(false)
+        .initial_window_size(STREAM_WINDOW_BYTES)
+        .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
+        .max_header_list_size(ANSWER_HEAD_BYTES_MAX as u32)
+        .handshake(wire)
+        .await
+        .map_err(|error| SendError::Connect(std::io::Error::other(error)))?;
+    let connection = Arc::new(Multiplexed {
+        sender,
+        open_streams: AtomicUsize::new(0),
+        read,
+        dead: AtomicBool::new(false),
+        last_used: Mutex::new(Instant::now()),
+        idle_pooled: timeouts.idle_pooled,
+    });
+    let seen = Arc::downgrade(&connection);
+    // The one task of this connection. It ends with the socket, or once nobody holds a sender or a stream any more.
+    tokio::spawn(async move {
+        if let Err(error) = driver.await {
+            tracing::debug!(%error, "an HTTP/2 connection to an endpoint ended");
+        }
+        if let Some(connection) = seen.upgrade() {
+            connection.dead.store(true, Ordering::Relaxed);
+        }
+    });
+    Ok(connection)
+}
+
+fn request(to: &Destination, head: &Parts, body: &Chunks) -> Result<Request<()>, SendError> {
+    let unsendable = |error: http::Error| SendError::Protocol(ProtocolFault::Request(error));
+    let authority = uri::Authority::from_maybe_shared(Bytes::copy_from_slice(to.authority.as_bytes()));
+    let mut target = uri::Parts::default();
+    target.scheme = Some(if to.tls.is_some() { uri::Scheme::HTTPS } else { uri::Scheme::HTTP });
+    target.authority = Some(authority.map_err(|error| unsendable(error.into()))?);
+    target.path_and_query = Some(head.uri.path_and_query().cloned().unwrap_or(uri::PathAndQuery::from_static("/")));
+    let mut request = Request::new(());
+    *request.method_mut() = head.method.clone();
+    *request.uri_mut() = Uri::from_parts(target).map_err(|error| unsendable(error.into()))?;
+    *request.version_mut() = Version::HTTP_2;
+    let mut fields = head.headers.clone();
+    fields.remove(TRANSFER_ENCODING);
+    fields.remove(http::header::HOST);
+    set_length(&mut fields, &head.method, body);
+    *request.headers_mut() = fields;
+    Ok(request)
+}
+
+struct Answered {
+    answer: Response<RecvStream>,
+    upload: Option<Upload>,
+    deadline: Deadline,
+    slot: Slot,
+}
+
+async fn exchange(slot: Slot, request: Request<()>, body: Chunks, timeouts: &Timeouts) -> Result<Answered, Lost> {
+    let mut sender = slot.0.sender.clone();
+    if let Err(error) = poll_fn(|cx| sender.poll_ready(cx)).await {
+        slot.0.dead.store(true, Ordering::Relaxed);
+        return Err(Lost::Unprocessed(error));
+    }
+    let read_before = slot.0.read.get();
+    let (answer, stream) =
+        sender.send_request(request, body.is_empty()).map_err(|error| slot.lost(error, read_before))?;
+    drop(sender);
+    let mut upload = (!body.is_empty()).then(|| Upload { stream, chunk: Bytes::new(), rest: body });
+    let due = timeouts.first_byte.map(|limit| Instant::now() + limit);
+    let mut deadline = Deadline::default();
+    let answer = wait(answer, &mut upload, due, &mut deadline).await.map_err(|failed| match failed {
+        Some(error) => slot.lost(error, read_before),
+        None => Lost::Failed(SendError::FirstByteTimeout),
+    })?;
+    Ok(Answered { answer, upload, deadline, slot })
+}
+
+/// The head, or why not; `None` is the time limit.
+async fn wait(
+    answer: ResponseFuture,
+    upload: &mut Option<Upload>,
+    due: Option<Instant>,
+    deadline: &mut Deadline,
+) -> Result<Response<RecvStream>, Option<h2::Error>> {
+    let mut answer = pin!(answer);
+    poll_fn(|cx| {
+        Upload::advance(upload, cx);
+        if let Poll::Ready(answer) = answer.as_mut().poll(cx) {
+            return Poll::Ready(answer.map_err(Some));
+        }
+        match due {
+            Some(due) => deadline.poll(cx, due).map(|()| Err(None)),
+            None => Poll::Pending,
+        }
+    })
+    .await
+}
+
+fn finish(answered: Answered, timeouts: &Timeouts, replayed: bool) -> Response<AnswerBody> {
+    let Answered { answer, upload, deadline, slot } = answered;
+    let (head, answer) = answer.into_parts();
+    let streamed = Streamed { answer, upload, part: Part::Data, deadline, _slot: slot };
+    Response::from_parts(head, AnswerBody::http2(streamed, timeouts.stream_idle, replayed))
+}
+
+impl Multiplexed {
+    pub(super) fn is_dead(&self) -> bool {
+        self.dead.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn has_room(&self) -> bool {
+        self.open_streams.load(Ordering::Relaxed) < STREAMS_MAX.min(self.sender.current_max_send_streams())
+    }
+
+    pub(super) fn idled_out(&self, now: Instant) -> bool {
+        self.open_streams.load(Ordering::Relaxed) == 0 && *self.last_used.lock() + self.idle_pooled <= now
+    }
+}
+
+impl Slot {
+    fn new(connection: Arc<Multiplexed>) -> Self {
+        connection.open_streams.fetch_add(1, Ordering::Relaxed);
+        Self(connection)
+    }
+
+    fn lost(&self, error: h2::Error, read_before: u64) -> Lost {
+        let graceful = error.is_go_away() && error.is_remote() && error.reason() == Some(Reason::NO_ERROR);
+        let refused = error.is_reset() && error.is_remote() && error.reason() == Some(Reason::REFUSED_STREAM);
+        if error.is_io() || error.is_go_away() {
+            // No stream is opened on it any more, also before its task has noticed.
+            self.0.dead.store(true, Ordering::Relaxed);
+        }
+        if graceful || refused {
+            Lost::Unprocessed(error)
+        } else if error.is_reset() && error.is_remote() {
+            Lost::Closed(error)
+        } else if !error.is_io() && !error.is_go_away() {
+            Lost::Failed(SendError::Protocol(ProtocolFault::Http2(error)))
+        } else if self.0.read.get() == read_before {
+            Lost::ClosedSilently(error)
+        } else {
+            Lost::Closed(error)
+        }
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        *self.0.last_used.lock() = Instant::now();
+        self.0.open_streams.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Upload {
+    /// Sends what fits. A server that wants no more of the body may still answer, so an error here ends only the upload.
+    fn advance(upload: &mut Option<Self>, cx: &mut Context<'_>) {
+        if let Some(sending) = upload
+            && let Poll::Ready(done) = sending.poll(cx)
+        {
+            if let Err(error) = done {
+                tracing::debug!(%error, "an endpoint takes no more of a request's body");
+            }
+            *upload = None;
+        }
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), h2::Error>> {
+        loop {
+            if self.chunk.is_empty() {
+                match self.rest.next_chunk() {
+                    Some(chunk) => self.chunk = chunk,
+                    None => return Poll::Ready(Ok(())),
+                }
+            }
+            self.stream.reserve_capacity(self.chunk.len());
+            let room_bytes = self.stream.capacity();
+            if room_bytes == 0 {
+                match ready!(self.stream.poll_capacity(cx)) {
+                    Some(Ok(_)) => continue,
+                    Some(Err(error)) => return Poll::Ready(Err(error)),
+                    None => return Poll::Ready(Ok(())),
+                }
+            }
+            let piece = self.chunk.split_to(room_bytes.min(self.chunk.len()));
+            let last = self.chunk.is_empty() && self.rest.is_empty();
+            self.stream.send_data(piece, last)?;
+        }
+    }
+}
+
+impl Streamed {
+    #[expect(clippy::type_complexity, reason = "the shape of a body's poll")]
+    pub(super) fn poll_frame(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Option<Box<dyn std::error::Error + Send + Sync>>>>> {
+        Upload::advance(&mut self.upload, cx);
+        if self.part == Part::Data {
+            match ready!(self.answer.poll_data(cx)) {
+                Some(Ok(data)) => {
+                    // Taken by the reader: the endpoint may send as much again.
+                    let _released = self.answer.flow_control().release_capacity(data.len());
+                    return Poll::Ready(Some(Ok(Frame::data(data))));
+                }
+                Some(Err(error)) => return Poll::Ready(self.ended_by(error)),
+                None => self.part = Part::Trailers,
+            }
+        }
+        if self.part == Part::Trailers {
+            let trailers = ready!(self.answer.poll_trailers(cx));
+            self.part = Part::Over;
+            match trailers {
+                Ok(Some(trailers)) => return Poll::Ready(Some(Ok(Frame::trailers(trailers)))),
+                Ok(None) => {}
+                Err(error) => return Poll::Ready(self.ended_by(error)),
+            }
+        }
+        Poll::Ready(None)
+    }
+
+    pub(super) fn has_ended(&self) -> bool {
+        self.part == Part::Over || self.answer.is_end_stream()
+    }
+
+    pub(super) fn size_hint(&self) -> SizeHint {
+        if self.has_ended() { SizeHint::with_exact(0) } else { SizeHint::default() }
+    }
+
+    fn ended_by(
+        &mut self,
+        error: h2::Error,
+    ) -> Option<Result<Frame<Bytes>, Option<Box<dyn std::error::Error + Send + Sync>>>> {
+        self.part = Part::Over;
+        Some(Err(Some(error.into())))
+    }
+}

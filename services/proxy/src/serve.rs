@@ -1,0 +1,241 @@
+//! Listeners: one acceptor hands each connection to the core with the fewest open ones, where it stays.
+//!
+//! HTTP/1.1 and HTTP/2 with prior knowledge are told apart by their first bytes, on the same port. hyper reads and writes
+//! the messages; this module adds what it leaves to others: separate limits for a slow head, a silent body, an idle
+//! connection and a reader that stopped; answers that can be read although the request was not; a client's leaving being
+//! noticed whatever lies unread before it; and a drain in which nobody is cut off who could be served.
+//!
+//! **A client is gone** at the end of input of its HTTP/1.1 connection, also a half-close, or at an RST_STREAM, before its
+//! answer is complete: the service's future and the answer's body are dropped at once. END_STREAM is not that.
+//!
+//! It refuses to route, to log, and to invent error texts: see [`Refusals`].
+
+mod acceptor;
+mod activity;
+mod answering;
+mod connection;
+mod discard;
+mod drain;
+mod http1;
+mod http2;
+mod request_body;
+mod signal;
+mod wire;
+
+use std::{
+    convert::Infallible,
+    error::Error as StdError,
+    io,
+    net::{SocketAddr, TcpListener},
+    sync::Arc,
+    time::Duration,
+};
+
+use bytes::Bytes;
+use http::{HeaderValue, Request, Response, StatusCode};
+use http_body::Body;
+use tokio::{task::JoinHandle, time};
+use tower::Service;
+
+use self::{acceptor::Acceptor, connection::Shared, signal::Level};
+pub use self::{
+    drain::{Drain, Phase},
+    request_body::{RequestBody, RequestBodyError},
+};
+use crate::cores::Cores;
+
+/// What one listener allows its clients.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// From the accept, or from the first byte of a later request, to the end of its head.
+    pub head_timeout: Duration,
+    /// Longest silence inside a request's body while somebody wants to read it.
+    pub body_idle: Duration,
+    /// How long a connection may stay open between requests.
+    pub idle: Duration,
+    /// How long a client may leave bytes of its answer unread before its connection is closed (HTTP/1.1).
+    pub write_stall: Duration,
+    /// Largest head, request line included, in bytes. At least 8 KiB.
+    pub head_bytes_max: usize,
+    /// Most header lines. Other than 100, each head costs an allocation of its own.
+    pub headers_max: usize,
+    /// Most open streams of one HTTP/2 connection.
+    pub h2_streams_max: u32,
+    /// Most open connections of the listener; a further one is closed at once.
+    pub connections_max: usize,
+    /// How long a request that was answered early is still read and discarded, so that its sender gets to read the answer.
+    pub linger: Duration,
+    /// How many of its bytes at most.
+    pub linger_bytes_max: u64,
+}
+
+impl Default for Limits {
+    /// The gateway's documented defaults; `write_stall` and the header count as nginx and Envoy have them, and lingering
+    /// enough for twice the largest body a configuration may allow.
+    fn default() -> Self {
+        Self {
+            head_timeout: Duration::from_secs(15),
+            body_idle: Duration::from_secs(30),
+            idle: Duration::from_secs(75),
+            write_stall: Duration::from_secs(60),
+            head_bytes_max: 64 * 1024,
+            headers_max: 100,
+            h2_streams_max: 256,
+            connections_max: 65_536,
+            linger: Duration::from_secs(30),
+            linger_bytes_max: 512 * 1024 * 1024,
+        }
+    }
+}
+
+/// What was refused before any service saw it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Refused {
+    /// Not HTTP, or framed so that two readers could disagree about where it ends.
+    BadRequest,
+    /// Over the limits of a head. (Over HTTP/2 the size is refused below us, with 431 and without this report.)
+    HeadTooLarge,
+    /// The request line alone is over the limit.
+    UriTooLong,
+    /// The head did not arrive in time.
+    HeadTimeout,
+    /// Over `connections_max`, or the process has no file descriptor left; nothing is answered.
+    NoConnection,
+}
+
+impl Refused {
+    /// What the client is told, if anything.
+    pub fn status(self) -> Option<StatusCode> {
+        match self {
+            Self::BadRequest => Some(StatusCode::BAD_REQUEST),
+            Self::HeadTooLarge => Some(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE),
+            Self::UriTooLong => Some(StatusCode::URI_TOO_LONG),
+            Self::HeadTimeout => Some(StatusCode::REQUEST_TIMEOUT),
+            Self::NoConnection => None,
+        }
+    }
+}
+
+/// The body of an answer to what was refused; empty by default.
+#[derive(Clone, Debug)]
+pub struct Refusal {
+    /// Sent only with a body.
+    pub content_type: HeaderValue,
+    /// The text.
+    pub body: Bytes,
+}
+
+impl Default for Refusal {
+    fn default() -> Self {
+        Self { content_type: HeaderValue::from_static("text/plain"), body: Bytes::new() }
+    }
+}
+
+/// Called once for each refusal: counts it, and says what to answer.
+pub type Refusals = Arc<dyn Fn(Refused) -> Refusal + Send + Sync>;
+
+/// A listener at work. Dropping it stops accepting; connections go on until their cores end.
+pub struct Serving {
+    local_addr: SocketAddr,
+    shared: Arc<Shared>,
+    acceptor: JoinHandle<()>,
+}
+
+/// How a drain ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Drained {
+    /// Connections that were cut off because time was over.
+    pub aborted: usize,
+}
+
+/// A service that answers on connections: one clone per request.
+pub trait Answers<B>:
+    Service<Request<RequestBody>, Response = Response<B>, Error = Infallible, Future: Send> + Clone + Send + 'static
+{
+}
+
+impl<S, B> Answers<B> for S where
+    S: Service<Request<RequestBody>, Response = Response<B>, Error = Infallible, Future: Send> + Clone + Send + 'static
+{
+}
+
+/// An answer's body.
+pub trait Sendable: Body<Data = Bytes, Error: Into<Box<dyn StdError + Send + Sync>>> + Send + 'static {}
+
+impl<B> Sendable for B where B: Body<Data = Bytes, Error: Into<Box<dyn StdError + Send + Sync>>> + Send + 'static {}
+
+/// Serves `listener` on `cores` until `drain` begins. `service` is asked once per core.
+///
+/// The acceptor runs on the tokio runtime this is called in, which should not be one of the cores'.
+///
+/// # Errors
+/// The listener cannot be watched by that runtime.
+///
+/// # Panics
+/// Outside a tokio runtime.
+pub fn start<S, B>(
+    listener: TcpListener,
+    cores: &Cores,
+    limits: Limits,
+    service: impl Fn(usize) -> S,
+    drain: Drain,
+    refusals: Refusals,
+) -> io::Result<Serving>
+where
+    S: Answers<B>,
+    B: Sendable,
+{
+    let local_addr = listener.local_addr()?;
+    let shared = Arc::new(Shared::new(limits, cores.count(), refusals));
+    let services = cores.all().iter().enumerate().map(|(index, core)| (core.clone(), service(index))).collect();
+    let acceptor = Acceptor::new(listener, services, Arc::clone(&shared))?;
+    let acceptor = tokio::spawn(acceptor.run(drain));
+    Ok(Serving { local_addr, shared, acceptor })
+}
+
+impl Serving {
+    /// Where it listens.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.local_addr
+    }
+
+    /// Connections open now.
+    pub fn open_connections(&self) -> usize {
+        self.shared.ledger.connections()
+    }
+
+    /// Requests being answered now.
+    pub fn open_requests(&self) -> usize {
+        self.shared.ledger.requests()
+    }
+
+    /// Waits for the drain to begin, and then for all connections to end, for at most `limit`; then cuts the rest off.
+    ///
+    /// Connections between requests stay open while any request is being answered, so that a client which has not noticed
+    /// yet is told by an answer instead of a reset; with the last answer they are closed.
+    pub async fn drained(mut self, limit: Duration) -> Drained {
+        // Only an abort of the runtime, or a panic, can make this an error; then nothing is accepted either.
+        let _stopped = (&mut self.acceptor).await;
+        let ledger = &self.shared.ledger;
+        if time::timeout(limit, wait_for_end(&self.shared)).await.is_ok() {
+            return Drained { aborted: 0 };
+        }
+        let aborted = ledger.connections();
+        self.shared.signal.raise(Level::Aborted);
+        ledger.until(|| ledger.connections() == 0).await;
+        Drained { aborted }
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        self.acceptor.abort();
+    }
+}
+
+async fn wait_for_end(shared: &Shared) {
+    let ledger = &shared.ledger;
+    ledger.until(|| ledger.requests() == 0).await;
+    shared.signal.raise(Level::Closing);
+    ledger.until(|| ledger.connections() == 0).await;
+}
