@@ -93,11 +93,11 @@ impl Tally {
             .filter(|sum| *sum <= COUNT_MAX)
     }
 
-    /// A share over ranks: their mean.
+    /// A share over ranks: their mean, at most 1.
     pub(super) fn mean(&self) -> Option<f64> {
         let totals = self.totals();
         let sum = totals.iter().map(|&(_, value)| value).sum::<f64>();
-        (!totals.is_empty()).then(|| sum / totals.len() as f64)
+        (!totals.is_empty()).then(|| (sum / totals.len() as f64).min(1.0))
     }
 
     /// A property that every rank repeats.

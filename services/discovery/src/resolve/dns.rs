@@ -6,7 +6,7 @@
 use std::{future::Future, net::IpAddr, pin::Pin, sync::Arc, time::Duration};
 
 use hickory_resolver::{
-    Hosts, TokioResolver,
+    Hosts, ResolverBuilder, TokioResolver,
     config::ResolverConfig,
     net::{DnsError, NetError, runtime::TokioRuntimeProvider},
     proto::{
@@ -64,7 +64,10 @@ impl Dns for SystemDns {
             let parsed = Name::from_utf8(&*name).map_err(|error| Failure(error.to_string()))?;
             match in_hosts_file(&parsed, family) {
                 Some(answer) => Ok(answer),
-                None => ask_servers(parsed, family).await,
+                None => {
+                    let builder = TokioResolver::builder_tokio().or_else(|_| no_servers()).map_err(failed)?;
+                    ask_servers(builder, parsed, family).await
+                }
             }
         })
     }
@@ -86,9 +89,13 @@ fn in_hosts_file(name: &Name, family: Family) -> Option<Answer> {
     Some(Answer { addresses: addresses.collect(), ttl: HOSTS_TTL })
 }
 
-async fn ask_servers(name: Name, family: Family) -> Result<Answer, Failure> {
-    let failed = |error: NetError| Failure(error.to_string());
-    let mut builder = TokioResolver::builder_tokio().or_else(|_| no_servers()).map_err(failed)?;
+type Builder = ResolverBuilder<TokioRuntimeProvider>;
+
+fn failed(error: NetError) -> Failure {
+    Failure(error.to_string())
+}
+
+async fn ask_servers(mut builder: Builder, name: Name, family: Family) -> Result<Answer, Failure> {
     builder.options_mut().cache_size = 0;
     let resolver = builder.build().map_err(failed)?;
     match resolver.lookup(name, record_type(family)).await {
@@ -109,7 +116,7 @@ async fn ask_servers(name: Name, family: Family) -> Result<Answer, Failure> {
 }
 
 /// A machine without a resolver configuration still has names that need none, such as `localhost`.
-fn no_servers() -> Result<hickory_resolver::ResolverBuilder<TokioRuntimeProvider>, NetError> {
+fn no_servers() -> Result<Builder, NetError> {
     let config = ResolverConfig::from_parts(None, Vec::new(), Vec::new());
     Ok(TokioResolver::builder_with_config(config, TokioRuntimeProvider::default()))
 }
@@ -118,5 +125,67 @@ const fn record_type(family: Family) -> RecordType {
     match family {
         Family::V4 => RecordType::A,
         Family::V6 => RecordType::AAAA,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hickory_resolver::{
+        config::{NameServerConfig, ResolverOpts},
+        proto::{
+            op::{Message, ResponseCode},
+            rr::{RData, Record},
+        },
+    };
+    use tokio::net::UdpSocket;
+
+    use super::*;
+
+    /// A name server that knows `llama.test.` (two A records), `empty.test.` (none), and fails on `broken.test.`.
+    async fn serve(socket: UdpSocket) {
+        let mut packet = [0; 1024];
+        loop {
+            let (length, from) = socket.recv_from(&mut packet).await.unwrap();
+            let request = Message::from_vec(&packet[..length]).unwrap();
+            let query = request.queries[0].clone();
+            let mut response = Message::response(request.id, request.op_code);
+            response.add_query(query.clone());
+            match (query.name().to_string().to_ascii_lowercase().as_str(), query.query_type()) {
+                ("llama.test.", RecordType::A) => {
+                    for (ttl, last) in [(30, 1), (20, 2)] {
+                        let address = RData::A(std::net::Ipv4Addr::new(10, 0, 0, last).into());
+                        response.add_answer(Record::from_rdata(query.name().clone(), ttl, address));
+                    }
+                }
+                ("llama.test." | "empty.test.", _) => {}
+                ("broken.test.", _) => response.metadata.response_code = ResponseCode::ServFail,
+                _ => response.metadata.response_code = ResponseCode::NXDomain,
+            }
+            socket.send_to(&response.to_vec().unwrap(), from).await.unwrap();
+        }
+    }
+
+    async fn ask(server: std::net::SocketAddr, name: &str, family: Family) -> Result<Answer, Failure> {
+        let mut name_server = NameServerConfig::udp(server.ip());
+        name_server.connections[0].port = server.port();
+        let config = ResolverConfig::from_parts(None, Vec::new(), vec![name_server]);
+        let mut builder = TokioResolver::builder_with_config(config, TokioRuntimeProvider::default());
+        let options: &mut ResolverOpts = builder.options_mut();
+        options.timeout = Duration::from_millis(500);
+        ask_servers(builder, Name::from_utf8(name).unwrap(), family).await
+    }
+
+    #[tokio::test]
+    async fn answers_of_a_name_server() {
+        let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+        let server = socket.local_addr().unwrap();
+        tokio::spawn(serve(socket));
+        let addresses = ["10.0.0.1".parse().unwrap(), "10.0.0.2".parse().unwrap()].to_vec();
+        let found = ask(server, "llama.test.", Family::V4).await;
+        assert_eq!(found, Ok(Answer { addresses, ttl: Duration::from_secs(20) }));
+        for (name, family) in [("llama.test.", Family::V6), ("empty.test.", Family::V4), ("gone.test.", Family::V4)] {
+            assert_eq!(ask(server, name, family).await.map(|answer| answer.addresses), Ok(Vec::new()), "{name}");
+        }
+        assert!(ask(server, "broken.test.", Family::V4).await.is_err());
     }
 }
