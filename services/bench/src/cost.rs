@@ -169,7 +169,9 @@ fn rate(arguments: &Arguments, subjects: &[Subject], backend: &Backend, folder: 
     for subject in subjects.iter().filter(|subject| !matches!(subject, Subject::Direct)) {
         let running = subject.start(&backend.addresses, folder)?;
         let outcome = load::closed(running.data, usize::from(arguments.connections), &requests, CALIBRATION)?;
-        slowest = slowest.min(outcome.answered as f64 / outcome.elapsed_s);
+        let per_second = outcome.answered as f64 / outcome.elapsed_s;
+        println!("{} answers {per_second:.0} requests per second flat out", subject.name());
+        slowest = slowest.min(per_second);
     }
     anyhow::ensure!(slowest.is_finite() && slowest >= 2.0, "a proxy answered nothing while it was calibrated");
     Ok(slowest / 2.0)

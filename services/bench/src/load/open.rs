@@ -15,10 +15,11 @@ use tokio::sync::mpsc;
 use super::{Connection, Outcome, on_this_thread};
 use crate::bodies::Requests;
 
-/// Requests under way at once; beyond it the rate is more than the subject can serve, and they count as failed.
-const UNDER_WAY_MAX: usize = 256;
+/// Requests under way at once, room for a pause of some tenths of a second; beyond it the rate is more than the subject
+/// can serve, and they count as failed.
+const UNDER_WAY_MAX: usize = 2_048;
 /// Arrivals that the generator has not taken yet.
-const BACKLOG_MAX: usize = 1_024;
+const BACKLOG_MAX: usize = 8_192;
 
 /// How often requests come.
 #[derive(Clone, Copy, Debug)]
