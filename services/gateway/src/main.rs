@@ -1,1 +1,29 @@
-fn main() {}
+//! `inference-gateway`.
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use gateway::{control, options::Options, run};
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() -> ExitCode {
+    let options = Options::parse();
+    let done = if options.check { check(&options) } else { run::run(&options) };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn check(options: &Options) -> anyhow::Result<()> {
+    let (_, loaded) = control::load(&options.config)?;
+    for notice in &loaded.notices {
+        eprintln!("notice: {notice}");
+    }
+    Ok(())
+}

@@ -135,7 +135,7 @@ catalog! {
     CONNECTIONS: "inference_gateway_connections", Kind::Gauge, "connections",
         [], Process, "Client connections open on the data port.";
     CONNECTIONS_REFUSED: "inference_gateway_connections_refused_total", Kind::Counter, "connections",
-        [Label { name: "cause", values: "`bad_head`, `head_too_large`, `head_timeout`, `idle`, `limit`" }],
+        [Label { name: "cause", values: "`bad_head`, `head_too_large`, `head_timeout`, `limit`" }],
         Process, "Client connections closed by the gateway before or between requests.";
     BODY_MEMORY: "inference_gateway_body_memory_bytes", Kind::Gauge, "bytes",
         [], Process, "Request bodies held in memory now; bounded by --body-memory.";

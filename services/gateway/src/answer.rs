@@ -1,0 +1,270 @@
+//! The answer's body on its way to the client: passed through as it comes, and observed.
+//!
+//! It holds the request's place and record, so whichever way it ends — read to the last byte, broken by the endpoint, or
+//! dropped because the client left — the request completes exactly then. It adds bytes in one case only: a stream that
+//! the endpoint cut gets an error event, since clients take a silent end for a whole answer.
+
+mod reader;
+
+use std::{
+    pin::Pin,
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use http::{header::CONTENT_LENGTH, response::Parts};
+use http_body::{Body, Frame, SizeHint};
+use protocol::{Api, ErrorBody, Reason};
+use proxy::client::{AnswerBody, AnswerError};
+use tokio::time::Sleep;
+
+use self::reader::{Reader, Verdict};
+use crate::{metrics::Outcome, pools::Lease, record::Record};
+
+/// A body of ours or of an endpoint.
+pub enum Answer {
+    /// Short and whole; taken when it has been sent.
+    Whole(Option<Bytes>),
+    /// An endpoint's.
+    Flowing(Box<Flow>),
+}
+
+impl Answer {
+    /// A body of ours.
+    pub fn whole(body: Bytes) -> Self {
+        Self::Whole(Some(body).filter(|body| !body.is_empty()))
+    }
+
+    /// An endpoint's body.
+    pub fn flowing(flow: Flow) -> Self {
+        Self::Flowing(Box::new(flow))
+    }
+}
+
+impl Body for Answer {
+    type Data = Bytes;
+    type Error = AnswerError;
+
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, AnswerError>>> {
+        match self.get_mut() {
+            Self::Whole(body) => Poll::Ready(body.take().map(|body| Ok(Frame::data(body)))),
+            Self::Flowing(flow) => flow.poll_frame(cx),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Whole(body) => body.is_none(),
+            Self::Flowing(flow) => matches!(flow.state, State::Ended),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Whole(body) => SizeHint::with_exact(body.as_ref().map_or(0, |body| body.len() as u64)),
+            Self::Flowing(flow) => flow.size_hint(),
+        }
+    }
+}
+
+/// An endpoint's answer, its request's place, and what was seen of it.
+pub struct Flow {
+    body: AnswerBody,
+    reader: Reader,
+    api: Api,
+    record: Box<Record>,
+    lease: Lease,
+    deadline: Option<Pin<Box<Sleep>>>,
+    prefill: Prefill,
+    state: State,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Prefill {
+    Running,
+    Done,
+}
+
+enum State {
+    Flowing,
+    /// The endpoint is done; this is still to be sent.
+    Last(Bytes),
+    Ended,
+}
+
+impl Flow {
+    /// An answer whose head is about to go to the client. `time_left` is what the route leaves for all of it.
+    pub fn new(
+        head: &mut Parts,
+        api: Api,
+        body: AnswerBody,
+        record: Box<Record>,
+        lease: Lease,
+        time_left: Option<Duration>,
+    ) -> Self {
+        let reader = Reader::of(head, api);
+        let mut flow = Self {
+            body,
+            reader,
+            api,
+            record,
+            lease,
+            deadline: time_left.map(|left| Box::pin(tokio::time::sleep(left))),
+            prefill: Prefill::Running,
+            state: State::Flowing,
+        };
+        flow.record.stream = flow.reader.is_stream();
+        if flow.reader.is_stream() {
+            // An error event may have to follow what the endpoint announced.
+            head.headers.remove(CONTENT_LENGTH);
+        }
+        if flow.body.is_end_stream() {
+            flow.finish();
+        }
+        flow
+    }
+
+    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, AnswerError>>> {
+        match std::mem::replace(&mut self.state, State::Ended) {
+            State::Ended => return Poll::Ready(None),
+            State::Last(event) => return Poll::Ready(Some(Ok(self.passed(event)))),
+            State::Flowing => self.state = State::Flowing,
+        }
+        if self.poll_deadline(cx).is_ready() {
+            return Poll::Ready(self.cut(Reason::EndpointTimeout, "routeTimeout is over", AnswerError::IdleTimeout));
+        }
+        match ready!(Pin::new(&mut self.body).poll_frame(cx)) {
+            Some(Ok(frame)) => Poll::Ready(Some(Ok(self.observe(frame)))),
+            Some(Err(error)) => {
+                let reason = match error {
+                    AnswerError::IdleTimeout => Reason::EndpointTimeout,
+                    AnswerError::Broke(_) => Reason::EndpointBroke,
+                };
+                let detail = error.to_string();
+                Poll::Ready(self.cut(reason, &detail, error))
+            }
+            None => {
+                self.finish();
+                match std::mem::replace(&mut self.state, State::Ended) {
+                    State::Last(event) => Poll::Ready(Some(Ok(self.passed(event)))),
+                    State::Ended | State::Flowing => Poll::Ready(None),
+                }
+            }
+        }
+    }
+
+    fn poll_deadline(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        match &mut self.deadline {
+            Some(deadline) => deadline.as_mut().poll(cx),
+            None => Poll::Pending,
+        }
+    }
+
+    /// Looks at a frame that passes.
+    fn observe(&mut self, frame: Frame<Bytes>) -> Frame<Bytes> {
+        let data = match frame.into_data() {
+            Ok(data) => data,
+            Err(trailers) => return self.last(trailers),
+        };
+        let step = self.reader.feed(&data);
+        self.record.content_passed(step.content_events);
+        if self.prefill == Prefill::Running && step.prompt_is_computed {
+            self.prefill = Prefill::Done;
+            self.lease.prefilled();
+        }
+        if self.body.is_end_stream() {
+            self.finish();
+        }
+        self.passed(data)
+    }
+
+    /// Trailers come last; those of a stream that was cut short give way to the event that says so.
+    fn last(&mut self, trailers: Frame<Bytes>) -> Frame<Bytes> {
+        self.finish();
+        match std::mem::replace(&mut self.state, State::Ended) {
+            State::Last(event) => self.passed(event),
+            State::Ended | State::Flowing => trailers,
+        }
+    }
+
+    fn passed(&mut self, data: Bytes) -> Frame<Bytes> {
+        self.record.bytes_out += data.len() as u64;
+        Frame::data(data)
+    }
+
+    /// The endpoint's last byte was seen: says how the request ended, or adds what its stream lacks.
+    fn finish(&mut self) {
+        let status = self.record.status.unwrap_or_default();
+        let verdict = self.close_reader();
+        match verdict {
+            Verdict::Complete => self.record.end(Outcome::of_status(status)),
+            Verdict::ErrorEvent { client_fault: true } => self.record.end(Outcome::Upstream4xx),
+            Verdict::ErrorEvent { client_fault: false } => self.record.end(Outcome::Upstream5xx),
+            Verdict::CutShort { at_event_boundary } => {
+                self.record.detail("the stream ended without its terminator");
+                self.record.end(Outcome::Refused(Reason::EndpointBroke));
+                self.state = State::Last(self.error_event(Reason::EndpointBroke, at_event_boundary));
+                return;
+            }
+        }
+        self.state = State::Ended;
+    }
+
+    /// The endpoint failed in the middle: an event stream is told so in its own words, any other body ends uncleanly.
+    fn cut(
+        &mut self,
+        reason: Reason,
+        detail: &str,
+        error: AnswerError,
+    ) -> Option<Result<Frame<Bytes>, AnswerError>> {
+        self.record.detail(detail);
+        self.record.end(Outcome::Refused(reason));
+        self.state = State::Ended;
+        let was_stream = self.reader.is_stream();
+        let at_event_boundary = match self.close_reader() {
+            Verdict::CutShort { at_event_boundary } => at_event_boundary,
+            Verdict::Complete | Verdict::ErrorEvent { .. } => true,
+        };
+        if !was_stream {
+            return Some(Err(error));
+        }
+        let event = self.error_event(reason, at_event_boundary);
+        Some(Ok(self.passed(event)))
+    }
+
+    fn close_reader(&mut self) -> Verdict {
+        let ended = std::mem::replace(&mut self.reader, Reader::Opaque).close(self.api);
+        let status = self.record.status.unwrap_or_default();
+        if (200..300).contains(&status) && reader::counts_tokens(self.api) {
+            self.record.usage.get_or_insert(ended.usage);
+        }
+        ended.verdict
+    }
+
+    fn error_event(&self, reason: Reason, at_event_boundary: bool) -> Bytes {
+        let message = match reason {
+            Reason::EndpointTimeout => "the model server went silent before its answer was complete: try again",
+            _ => "the model server's answer ended before it was complete: what came so far is not all; try again",
+        };
+        let event = ErrorBody { reason, message, param: None }.to_sse_event(self.api.dialect());
+        if at_event_boundary { event } else { [b"\n\n", &*event].concat().into() }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.state {
+            State::Flowing if !self.reader.is_stream() => self.body.size_hint(),
+            State::Flowing | State::Last(_) => SizeHint::default(),
+            State::Ended => SizeHint::with_exact(0),
+        }
+    }
+}
+
+impl Drop for Flow {
+    fn drop(&mut self) {
+        // The client left: what was used up to here is still known to some streams.
+        if !matches!(self.state, State::Ended) {
+            self.close_reader();
+        }
+    }
+}

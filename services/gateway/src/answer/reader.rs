@@ -1,0 +1,127 @@
+//! What an answer says about itself while it passes: read by what the answer is, not by what was asked for.
+
+use http::{
+    HeaderMap, StatusCode,
+    header::{CONTENT_ENCODING, CONTENT_TYPE},
+    response::Parts,
+};
+use protocol::{
+    Api, Usage,
+    sse::{self, Finished},
+    usage,
+};
+
+/// A reader that fits the answer.
+pub(super) enum Reader {
+    /// `text/event-stream`.
+    Stream(Box<sse::Reader>),
+    /// JSON.
+    Json(Box<usage::Reader>),
+    /// Compressed, audio, images: nothing is read off it.
+    Opaque,
+}
+
+/// What one piece brought.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Step {
+    pub(super) content_events: u32,
+    /// The first token exists: the endpoint has computed the prompt.
+    pub(super) prompt_is_computed: bool,
+}
+
+/// What a whole answer was.
+pub(super) struct Ended {
+    pub(super) usage: Option<Usage>,
+    pub(super) verdict: Verdict,
+}
+
+/// How an answer ended that the endpoint did not break off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    Complete,
+    /// An event said that it failed.
+    ErrorEvent { client_fault: bool },
+    /// A stream without its last event.
+    CutShort { at_event_boundary: bool },
+}
+
+impl Reader {
+    pub(super) fn of(head: &Parts, api: Api) -> Self {
+        if is_encoded(&head.headers) || head.status == StatusCode::NO_CONTENT {
+            return Self::Opaque;
+        }
+        let kind = head.headers.get(CONTENT_TYPE).map(|value| value.as_bytes()).unwrap_or_default();
+        let is = |name: &[u8]| kind.get(..name.len()).is_some_and(|start| start.eq_ignore_ascii_case(name));
+        if is(b"text/event-stream") {
+            Self::Stream(Box::new(sse::Reader::new(api)))
+        } else if is(b"application/json") {
+            Self::Json(Box::default())
+        } else {
+            Self::Opaque
+        }
+    }
+
+    pub(super) fn is_stream(&self) -> bool {
+        matches!(self, Self::Stream(_))
+    }
+
+    pub(super) fn feed(&mut self, data: &[u8]) -> Step {
+        match self {
+            Self::Stream(reader) => {
+                let step = reader.feed(data);
+                Step { content_events: step.content_events, prompt_is_computed: step.content_events > 0 }
+            }
+            Self::Json(reader) => {
+                reader.feed(data);
+                Step { content_events: 0, prompt_is_computed: true }
+            }
+            Self::Opaque => Step { content_events: 0, prompt_is_computed: true },
+        }
+    }
+
+    pub(super) fn close(self, api: Api) -> Ended {
+        match self {
+            Self::Stream(reader) => {
+                let end = reader.finish();
+                let verdict = match (end.error, end.finished) {
+                    (Some(error), _) => Verdict::ErrorEvent { client_fault: error.client_fault },
+                    (None, Finished::Open) if has_terminator(api) => {
+                        Verdict::CutShort { at_event_boundary: end.at_event_boundary }
+                    }
+                    (None, Finished::Done | Finished::Open) => Verdict::Complete,
+                };
+                Ended { usage: end.usage, verdict }
+            }
+            Self::Json(reader) => Ended { usage: reader.finish(), verdict: Verdict::Complete },
+            Self::Opaque => Ended { usage: None, verdict: Verdict::Complete },
+        }
+    }
+}
+
+fn is_encoded(headers: &HeaderMap) -> bool {
+    headers.get(CONTENT_ENCODING).is_some_and(|coding| !coding.as_bytes().eq_ignore_ascii_case(b"identity"))
+}
+
+/// Whether the event streams of an API end with an event of their own, so that a stream without it was cut.
+const fn has_terminator(api: Api) -> bool {
+    matches!(api, Api::ChatCompletions | Api::Completions | Api::Responses | Api::Messages)
+}
+
+/// Whether the answers of an API say how many tokens they took.
+pub(super) const fn counts_tokens(api: Api) -> bool {
+    matches!(
+        api,
+        Api::ChatCompletions
+            | Api::Completions
+            | Api::Responses
+            | Api::Embeddings
+            | Api::Pooling
+            | Api::Classify
+            | Api::Rerank
+            | Api::Score
+            | Api::Messages
+            | Api::Generate
+            | Api::GenerateStream
+            | Api::Invocations
+    )
+}

@@ -1,0 +1,242 @@
+//! Keeps what the request path reads true: configuration from files, endpoints behind names, signals of endpoints.
+//!
+//! One task owns all of it and is the only writer of routes; sources report to it, so a config change and an endpoint
+//! change can never be applied over each other. A configuration is put in force whole or not at all.
+
+mod build;
+mod keys;
+mod sink;
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    path::PathBuf,
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
+
+use api::{Loaded, Source, Violations};
+use discovery::{
+    files::{self, ReadError},
+    resolve::{Found, Resolver, Want},
+    scrape::{self, Scraper},
+};
+use pool::EndpointId;
+use proxy::{client::Clients, cores::Core};
+use telemetry::catalog::{CONFIG_GENERATION, CONFIG_VALID};
+use tokio::sync::watch;
+
+use self::{
+    build::{Owner, Plan},
+    keys::Keys,
+    sink::SignalSink,
+};
+use crate::{
+    admin::Sweeper,
+    pools::{EndpointHandle, PoolHandle},
+    world::{ConfigError, ConfigStatus, World},
+};
+
+/// How often files are looked at; with the time a change takes to settle this stays below a second.
+const FILES_EVERY: Duration = Duration::from_millis(250);
+/// How often key files are read again.
+const KEYS_EVERY: Duration = Duration::from_secs(1);
+/// How often series of removed endpoints are looked for; the promise is a minute.
+const SWEEP_EVERY: Duration = Duration::from_secs(10);
+/// Longest time the process is not ready for want of a first look at every endpoint.
+const FIRST_ROUND_MAX: Duration = Duration::from_secs(2);
+
+/// Why the process cannot start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The files cannot be read.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// The configuration is refused; every violation stands on its own line.
+    #[error("{0}")]
+    Invalid(Violations),
+    /// Something that the configuration names, such as a certificate file, cannot be used.
+    #[error("{0}")]
+    Unusable(#[from] build::Unusable),
+}
+
+/// Reads and checks a configuration.
+///
+/// # Errors
+/// When it cannot be read, or with every violation.
+pub fn load(path: &std::path::Path) -> Result<(Vec<Source>, Loaded), StartError> {
+    let sources = files::read(path)?;
+    let loaded = api::load(&sources).map_err(StartError::Invalid)?;
+    Ok((sources, loaded))
+}
+
+/// The connections of each core, for telling them of endpoints that left.
+pub type CoreClients = Vec<(Core, Clients)>;
+
+/// The owner of everything that changes.
+pub struct Control {
+    world: Arc<World>,
+    source: PathBuf,
+    cores: CoreClients,
+    sink: Arc<SignalSink>,
+    keys: Keys,
+    pools: BTreeMap<String, Arc<PoolHandle>>,
+    owners: HashMap<u64, Owner>,
+    found: Arc<[Found]>,
+    handles: HashMap<EndpointId, Arc<EndpointHandle>>,
+    wants: watch::Sender<Arc<[Want]>>,
+    endpoints: watch::Sender<Arc<[Found]>>,
+    settings: watch::Sender<scrape::Settings>,
+    sweeper: Sweeper,
+    generation: u64,
+}
+
+impl Control {
+    /// Puts the first configuration in force. Call [`Control::run`] to keep it true.
+    ///
+    /// # Errors
+    /// When something it names cannot be used.
+    pub fn start(world: Arc<World>, source: PathBuf, cores: CoreClients, loaded: Loaded) -> Result<Self, StartError> {
+        let mut control = Self {
+            sink: Arc::new(SignalSink::new(Arc::clone(&world))),
+            world,
+            source,
+            cores,
+            keys: Keys::default(),
+            pools: BTreeMap::new(),
+            owners: HashMap::new(),
+            found: Arc::default(),
+            handles: HashMap::new(),
+            wants: watch::Sender::new(Arc::default()),
+            endpoints: watch::Sender::new(Arc::default()),
+            settings: watch::Sender::new(scrape::Settings::default()),
+            sweeper: Sweeper::default(),
+            generation: 0,
+        };
+        control.apply(loaded)?;
+        Ok(control)
+    }
+
+    /// Follows files, names and endpoints until dropped. `known` are the texts in force.
+    pub async fn run(mut self, known: Vec<Source>) {
+        // Only the newest report of each kind counts, so a report that nobody has read yet is replaced, never queued.
+        let (files_told, mut files) = watch::channel(None);
+        let (found_told, mut found) = watch::channel(Arc::default());
+        let clock = self.world.clock;
+        let scraper = Scraper::new(Arc::clone(&self.sink) as Arc<dyn scrape::Sink>, Arc::new(move || clock.now()));
+        let scraping = scraper.run(self.settings.subscribe(), self.endpoints.subscribe());
+        let resolving = Resolver::system().run(self.wants.subscribe(), move |now| _ = found_told.send_replace(now));
+        let tell_files = move |now| _ = files_told.send_replace(Some(Arc::new(now)));
+        let watching = files::watch(self.source.clone(), known, FILES_EVERY, tell_files);
+        let mut background = tokio::task::JoinSet::new();
+        background.spawn(scraping);
+        background.spawn(resolving);
+        background.spawn(watching);
+        let mut keys = tokio::time::interval(KEYS_EVERY);
+        let mut sweep = tokio::time::interval(SWEEP_EVERY);
+        let first_round_over = tokio::time::sleep(FIRST_ROUND_MAX);
+        tokio::pin!(first_round_over);
+        loop {
+            tokio::select! {
+                Ok(()) = files.changed() => {
+                    let now = files.borrow_and_update().clone();
+                    self.files_changed(now.as_deref());
+                }
+                Ok(()) = found.changed() => {
+                    self.found = found.borrow_and_update().clone();
+                    self.reconcile();
+                }
+                _ = keys.tick() => self.keys.refresh(),
+                _ = sweep.tick() => self.sweeper.sweep(&self.world),
+                () = self.sink.first_round(), if !self.world.readiness.has_started() => self.world.readiness.start(),
+                () = &mut first_round_over, if !self.world.readiness.has_started() => self.world.readiness.start(),
+                Some(ended) = background.join_next() => {
+                    tracing::error!(?ended, "a part that follows the world has ended: report this");
+                }
+            }
+        }
+    }
+
+    fn files_changed(&mut self, now: Option<&Result<Vec<Source>, ReadError>>) {
+        match now {
+            Some(Ok(sources)) => match api::load(sources) {
+                Ok(loaded) => {
+                    if let Err(error) = self.apply(loaded) {
+                        self.refuse(error.to_string(), String::new());
+                    }
+                }
+                Err(violations) => {
+                    let path = violations.0.first().map(|violation| violation.path.clone()).unwrap_or_default();
+                    self.refuse(violations.to_string(), path);
+                }
+            },
+            Some(Err(error)) => self.refuse(error.to_string(), String::new()),
+            None => {}
+        }
+    }
+
+    /// Puts a checked configuration in force.
+    fn apply(&mut self, Loaded { config, notices }: Loaded) -> Result<(), StartError> {
+        let plan = Plan::new(&config, &self.world, &self.pools)?;
+        self.generation += 1;
+        for notice in &notices {
+            tracing::info!(notice, "configuration");
+        }
+        for warning in &plan.warnings {
+            tracing::warn!(warning, "configuration");
+        }
+        for (pool, settings) in &plan.settings {
+            pool.with(|dispatch, _| dispatch.configure(settings.clone()));
+        }
+        self.keys.follow(&plan.owners);
+        self.owners = plan.owners;
+        self.pools = plan.pools;
+        self.settings.send_replace(plan.scraping);
+        self.wants.send_replace(plan.wants);
+        self.reconcile();
+        self.world.routes.store(Arc::new(plan.routes));
+        self.world.config.store(Arc::new(ConfigStatus {
+            generation: self.generation,
+            source: self.source.display().to_string(),
+            loaded_at: SystemTime::now(),
+            error: None,
+            metrics_enabled: config.metrics_enabled,
+        }));
+        self.world.metrics.gauge(&CONFIG_VALID, &[]).set(1.0);
+        #[expect(clippy::cast_precision_loss, reason = "a generation is far below 2^52")]
+        self.world.metrics.gauge(&CONFIG_GENERATION, &[]).set(self.generation as f64);
+        tracing::info!(generation = self.generation, pools = self.pools.len(), "configuration in force");
+        Ok(())
+    }
+
+    /// Keeps the last good configuration and says why.
+    fn refuse(&mut self, message: String, path: String) {
+        tracing::error!(generation = self.generation, error = %message, "configuration refused; the last good one stays in force");
+        self.world.metrics.gauge(&CONFIG_VALID, &[]).set(0.0);
+        let mut status = ConfigStatus::clone(&self.world.config.load());
+        status.error = Some(ConfigError { message, path, at: SystemTime::now() });
+        self.world.config.store(Arc::new(status));
+    }
+
+    /// Gives each pool the endpoints that are there for it, and takes away those that are not.
+    fn reconcile(&mut self) {
+        let members = build::members(&self.found, &self.owners, &self.handles, &self.keys, &self.world);
+        self.sink.follow(&members);
+        let gone: Vec<EndpointId> = self.handles.keys().filter(|id| !members.contains_key(*id)).copied().collect();
+        self.handles = members.iter().map(|(id, member)| (*id, Arc::clone(&member.handle))).collect();
+        for pool in self.pools.values() {
+            let mine: Vec<_> = members.values().filter(|member| Arc::ptr_eq(&member.pool, pool)).collect();
+            let handles = mine.iter().map(|member| (member.endpoint.id, Arc::clone(&member.handle))).collect();
+            let list: Vec<_> = mine.iter().map(|member| member.membership()).collect();
+            pool.set_endpoints(handles, &list);
+        }
+        for id in gone {
+            for (core, clients) in &self.cores {
+                let clients = clients.clone();
+                core.spawn(async move { clients.forget(id.get()) });
+            }
+        }
+        let scraped: Vec<Found> =
+            self.found.iter().filter(|found| members.contains_key(&found.endpoint.id)).cloned().collect();
+        self.endpoints.send_replace(scraped.into());
+    }
+}

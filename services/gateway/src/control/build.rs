@@ -1,0 +1,402 @@
+//! From a checked configuration to what is put in force: pools, routes, wanted endpoints. Nothing is changed here, so a
+//! configuration that turns out unusable half way has touched nothing.
+
+use std::{
+    collections::{BTreeMap, HashMap, hash_map::DefaultHasher},
+    fmt::Write as _,
+    hash::{Hash, Hasher},
+    num::NonZeroU32,
+    path::PathBuf,
+    sync::Arc,
+    time::Duration,
+};
+
+use api::{ApiKeySource, AppProtocol, Config, EndpointSpec, EngineType, Scheduler};
+use discovery::{
+    Engine,
+    resolve::{Found, MetricsAt, TlsTo, Trust, Want},
+    scrape,
+};
+use dispatch::{Full, HasPage, Membership, PoolDispatch, Settings, Standing, Weights};
+use http::HeaderValue;
+use pool::{Endpoint, EndpointId, Host};
+use proxy::client::{Destination, Protocol, Timeouts, TlsClient, Verify};
+use telemetry::catalog::PICKS;
+
+use super::keys::Keys;
+use crate::{
+    metrics::{ModelMetrics, RetryMetrics},
+    pools::{EndpointHandle, PoolHandle},
+    routes::{Fallback, Listed, OTHER_MODEL, Routes, Served},
+    world::World,
+};
+
+/// The pool of `bbr.defaultBackend`, which no scheduler names.
+pub(super) const DEFAULT_BACKEND_POOL: &str = "default-backend";
+
+/// Something the configuration names that cannot be used here.
+#[derive(Debug, thiserror::Error)]
+pub enum Unusable {
+    /// TLS to an endpoint cannot be set up.
+    #[error("Endpoint `{endpoint}`: spec.tls: {problem}")]
+    Tls {
+        /// The endpoint.
+        endpoint: String,
+        /// What is wrong.
+        problem: String,
+    },
+    /// An endpoint's key cannot be read.
+    #[error("Endpoint `{endpoint}`: spec.apiKey: {problem}")]
+    Key {
+        /// The endpoint.
+        endpoint: String,
+        /// What is wrong.
+        problem: String,
+    },
+    /// A model's name cannot be sent as a header.
+    #[error("spec.schedulers: the model name {0:?} holds characters that no HTTP header can carry")]
+    ModelName(String),
+}
+
+/// What a configuration puts in force.
+pub(super) struct Plan {
+    pub(super) pools: BTreeMap<String, Arc<PoolHandle>>,
+    pub(super) settings: Vec<(Arc<PoolHandle>, Settings)>,
+    pub(super) routes: Routes,
+    pub(super) owners: HashMap<u64, Owner>,
+    pub(super) wants: Arc<[Want]>,
+    pub(super) scraping: scrape::Settings,
+    pub(super) warnings: Vec<String>,
+}
+
+/// Whose a wanted endpoint is, by its identity.
+pub(super) struct Owner {
+    pub(super) pool: Arc<PoolHandle>,
+    pub(super) protocol: Protocol,
+    pub(super) tls: Option<Arc<TlsClient>>,
+    pub(super) key: Option<ApiKeySource>,
+}
+
+/// An endpoint that is there, and the pool it serves in.
+pub(super) struct Member {
+    pub(super) pool: Arc<PoolHandle>,
+    pub(super) endpoint: Endpoint,
+    pub(super) handle: Arc<EndpointHandle>,
+}
+
+impl Member {
+    pub(super) fn membership(&self) -> Membership {
+        Membership { endpoint: self.endpoint.clone(), standing: Standing::Serving }
+    }
+}
+
+impl Plan {
+    pub(super) fn new(
+        config: &Config,
+        world: &World,
+        existing: &BTreeMap<String, Arc<PoolHandle>>,
+    ) -> Result<Self, Unusable> {
+        let mut plan = Self {
+            pools: BTreeMap::new(),
+            settings: Vec::new(),
+            routes: empty_routes(config, world),
+            owners: HashMap::new(),
+            wants: Arc::default(),
+            scraping: scrape::Settings { interval: config.signals.scrape_interval, ..scrape::Settings::default() },
+            warnings: Vec::new(),
+        };
+        let mut wants = Vec::new();
+        for scheduler in &config.schedulers {
+            let settings = settings(scheduler, config);
+            let pool = plan.pool(&scheduler.name, settings, world, existing);
+            plan.serve(scheduler, &pool, world)?;
+            let mine = config.endpoints.iter().filter(|spec| scheduler.selector.matches(&spec.labels));
+            for spec in mine {
+                let place = Place::of(scheduler);
+                wants.push(plan.want(spec, &pool, place)?);
+            }
+        }
+        plan.add_default_backend(config, world, existing, &mut wants)?;
+        plan.warn_of_idle_endpoints(config, &wants);
+        plan.choose_fallback(config, world)?;
+        plan.wants = wants.into();
+        Ok(plan)
+    }
+
+    fn pool(
+        &mut self,
+        name: &str,
+        settings: Settings,
+        world: &World,
+        existing: &BTreeMap<String, Arc<PoolHandle>>,
+    ) -> Arc<PoolHandle> {
+        let pool = existing.get(name).cloned().unwrap_or_else(|| {
+            let retries = RetryMetrics::new(&world.metrics, name);
+            PoolHandle::new(name.into(), PoolDispatch::new(settings.clone()), retries, world.clock)
+        });
+        self.settings.push((Arc::clone(&pool), settings));
+        self.pools.insert(name.to_owned(), Arc::clone(&pool));
+        pool
+    }
+
+    fn serve(&mut self, scheduler: &Scheduler, pool: &Arc<PoolHandle>, world: &World) -> Result<(), Unusable> {
+        let base: Arc<str> = scheduler.model_name.as_str().into();
+        let mut listed = Listed { pool: Arc::clone(pool), models: vec![Arc::clone(&base)], adapters: Vec::new() };
+        let own = served(pool, &base, None, scheduler.route_timeout, world)?;
+        self.routes.models.insert(Arc::clone(&base), own);
+        for adapter in &scheduler.lora_adapters {
+            let adapter: Arc<str> = adapter.as_str().into();
+            let served = served(pool, &base, Some(&adapter), scheduler.route_timeout, world)?;
+            listed.models.push(Arc::clone(&adapter));
+            listed.adapters.push(Arc::clone(&adapter));
+            self.routes.models.insert(adapter, served);
+        }
+        self.routes.pools.push(listed);
+        Ok(())
+    }
+
+    fn want(
+        &mut self,
+        spec: &EndpointSpec,
+        pool: &Arc<PoolHandle>,
+        place: Place,
+    ) -> Result<Want, Unusable> {
+        let host: Host = spec.address.parse().expect("addresses are checked when a configuration is loaded");
+        let port = spec.port.unwrap_or(place.port);
+        let tls = spec.tls.as_ref().map(tls_to);
+        let tls_client = tls.as_ref().map(|tls| tls_client(spec, tls)).transpose()?;
+        if let Some(source) = &spec.api_key {
+            Keys::read(source).map_err(|problem| Unusable::Key { endpoint: spec.name.clone(), problem })?;
+        }
+        if spec.tls.as_ref().is_some_and(|tls| tls.insecure_skip_verify) {
+            let warning = "its certificate is NOT checked (insecureSkipVerify): anyone on the way can read and change requests";
+            self.warnings.push(format!("Endpoint `{}`: {warning}", spec.name));
+        }
+        let identity = identity(pool, spec, place);
+        let owner = Owner { pool: Arc::clone(pool), protocol: place.protocol, tls: tls_client, key: spec.api_key.clone() };
+        self.owners.insert(identity, owner);
+        let metrics_path = spec.metrics_path.as_deref().unwrap_or(place.engine.metrics_path());
+        let metrics_port = spec.metrics_port.or(place.engine.metrics_port()).unwrap_or(port);
+        Ok(Want {
+            name: spec.name.as_str().into(),
+            host,
+            port,
+            metrics: MetricsAt { port: metrics_port, path: metrics_path.into() },
+            tls,
+            authorization: spec.api_key.as_ref().and_then(|source| Keys::read(source).ok()),
+            engine: place.engine,
+            identity,
+        })
+    }
+
+    fn add_default_backend(
+        &mut self,
+        config: &Config,
+        world: &World,
+        existing: &BTreeMap<String, Arc<PoolHandle>>,
+        wants: &mut Vec<Want>,
+    ) -> Result<(), Unusable> {
+        let Some(name) = &config.bbr.default_backend else { return Ok(()) };
+        let spec = config.endpoints.iter().find(|spec| spec.name == *name);
+        let spec = spec.expect("the default backend is checked to be an endpoint when a configuration is loaded");
+        let settings = Settings {
+            stale_after: config.signals.stale_after,
+            has_page: HasPage::No,
+            ..Settings::default()
+        };
+        let pool = self.pool(DEFAULT_BACKEND_POOL, settings, world, existing);
+        let place = Place { port: config.bbr.default_backend_port, protocol: Protocol::Http1, engine: Engine::None };
+        wants.push(self.want(spec, &pool, place)?);
+        let served = served(&pool, &OTHER_MODEL.into(), None, None, world)?;
+        self.routes.pools.push(Listed { pool, models: Vec::new(), adapters: Vec::new() });
+        self.routes.fallback = Some(Fallback::DefaultBackend(served));
+        Ok(())
+    }
+
+    fn warn_of_idle_endpoints(&mut self, config: &Config, wants: &[Want]) {
+        for spec in &config.endpoints {
+            if !wants.iter().any(|want| *want.name == *spec.name) {
+                let warning = "no scheduler's modelSelector matches its labels: it gets no requests";
+                self.warnings.push(format!("Endpoint `{}`: {warning}", spec.name));
+            }
+        }
+        for listed in &self.routes.pools {
+            if !self.owners.values().any(|owner| Arc::ptr_eq(&owner.pool, &listed.pool)) {
+                let mut warning = String::new();
+                // Writing to a string cannot fail.
+                let _ = write!(warning, "scheduler `{}`: no Endpoint has the labels of its modelSelector", listed.pool.name);
+                self.warnings.push(warning);
+            }
+        }
+    }
+
+    /// With one pool, requests that name no model (or, without body-based routing, any model) go there.
+    fn choose_fallback(&mut self, config: &Config, world: &World) -> Result<(), Unusable> {
+        let [scheduler] = config.schedulers.as_slice() else { return Ok(()) };
+        let base: Arc<str> = scheduler.model_name.as_str().into();
+        let only = Arc::clone(&self.routes.models[&base]);
+        if !config.bbr.enabled {
+            let any = served(&only.pool, &OTHER_MODEL.into(), None, scheduler.route_timeout, world)?;
+            self.routes.fallback = Some(Fallback::OnlyPool(any));
+        }
+        self.routes.only = Some(only);
+        Ok(())
+    }
+}
+
+/// What a scheduler says of its endpoints.
+#[derive(Clone, Copy)]
+struct Place {
+    port: u16,
+    protocol: Protocol,
+    engine: Engine,
+}
+
+impl Place {
+    fn of(scheduler: &Scheduler) -> Self {
+        let protocol = match scheduler.protocol {
+            AppProtocol::Http => Protocol::Http1,
+            AppProtocol::H2c => Protocol::H2c,
+        };
+        Self { port: scheduler.target_port, protocol, engine: engine(scheduler.engine) }
+    }
+}
+
+fn empty_routes(config: &Config, world: &World) -> Routes {
+    let now = world.clock.wall(world.clock.now());
+    Routes {
+        models: BTreeMap::new(),
+        fallback: None,
+        only: None,
+        pools: Vec::new(),
+        body_based: config.bbr.enabled,
+        extra_paths: config.extra_paths.clone(),
+        body_bytes_max: config.bbr.max_request_body_bytes,
+        timeouts: Timeouts {
+            connect: config.timeouts.connect,
+            first_byte: config.timeouts.first_byte,
+            stream_idle: config.timeouts.stream_idle,
+            ..Timeouts::default()
+        },
+        since_unix_s: now.duration_since(std::time::UNIX_EPOCH).as_ref().map_or(0, Duration::as_secs),
+    }
+}
+
+fn served(
+    pool: &Arc<PoolHandle>,
+    base: &Arc<str>,
+    adapter: Option<&Arc<str>>,
+    route_timeout: Option<Duration>,
+    world: &World,
+) -> Result<Arc<Served>, Unusable> {
+    let model = adapter.unwrap_or(base);
+    let header = |name: &Arc<str>| HeaderValue::from_str(name).map_err(|_| Unusable::ModelName(name.to_string()));
+    Ok(Arc::new(Served {
+        pool: Arc::clone(pool),
+        model: Arc::clone(model),
+        base: Arc::clone(base),
+        adapter: adapter.cloned(),
+        model_header: header(model)?,
+        base_header: header(base)?,
+        route_timeout,
+        metrics: Arc::new(ModelMetrics::new(&world.metrics, Arc::clone(&pool.name), Arc::clone(model))),
+    }))
+}
+
+fn settings(scheduler: &Scheduler, config: &Config) -> Settings {
+    let weights = scheduler.weights;
+    Settings {
+        weights: Weights {
+            queue: weights.queue,
+            kv_cache: weights.kv_cache,
+            prefix: weights.prefix,
+            lora_affinity: weights.lora_affinity,
+            running_requests: weights.running_requests,
+            lru: weights.lru,
+        },
+        stale_after: config.signals.stale_after,
+        full: Full { waiting: scheduler.endpoint_full.waiting, kv_cache: scheduler.endpoint_full.kv_cache },
+        max_in_flight_per_endpoint: None::<NonZeroU32>,
+        has_page: if scheduler.engine == EngineType::None { HasPage::No } else { HasPage::Yes },
+        ..Settings::default()
+    }
+}
+
+const fn engine(engine: EngineType) -> Engine {
+    match engine {
+        EngineType::Vllm => Engine::Vllm,
+        EngineType::Sglang => Engine::Sglang,
+        EngineType::Tgi => Engine::Tgi,
+        EngineType::Trtllm => Engine::Trtllm,
+        EngineType::Triton => Engine::Triton,
+        EngineType::Llamacpp => Engine::Llamacpp,
+        EngineType::Auto => Engine::Auto,
+        EngineType::None => Engine::None,
+    }
+}
+
+fn tls_to(tls: &api::EndpointTls) -> TlsTo {
+    let trust = match (&tls.ca_file, tls.insecure_skip_verify) {
+        (_, true) => Trust::Anyone,
+        (Some(path), false) => Trust::CaFile(path.clone()),
+        (None, false) => Trust::System,
+    };
+    TlsTo { server_name: tls.server_name.clone(), trust }
+}
+
+fn tls_client(spec: &EndpointSpec, tls: &TlsTo) -> Result<Arc<TlsClient>, Unusable> {
+    let verify = match &tls.trust {
+        Trust::System => Verify::System,
+        Trust::CaFile(path) => Verify::CaFile(PathBuf::clone(path)),
+        Trust::Anyone => Verify::Nothing,
+    };
+    let name = tls.server_name.as_deref().unwrap_or(&spec.address);
+    let unusable = |error: proxy::client::TlsError| Unusable::Tls { endpoint: spec.name.clone(), problem: crate::errors::chain(&error) };
+    TlsClient::new(name, &verify).map(Arc::new).map_err(unusable)
+}
+
+/// What makes this endpoint another one when it changes: everything that is said of it, and the pool it serves in.
+fn identity(pool: &PoolHandle, spec: &EndpointSpec, place: Place) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    pool.name.hash(&mut hasher);
+    format!("{:?}", (&spec.name, &spec.tls, &spec.api_key, place.protocol, place.engine)).hash(&mut hasher);
+    (&spec.address, spec.port.unwrap_or(place.port)).hash(&mut hasher);
+    hasher.finish()
+}
+
+/// The endpoints that are there, each with a handle: its former one if it had one.
+pub(super) fn members(
+    found: &[Found],
+    owners: &HashMap<u64, Owner>,
+    former: &HashMap<EndpointId, Arc<EndpointHandle>>,
+    keys: &Keys,
+    world: &World,
+) -> HashMap<EndpointId, Member> {
+    let member = |found: &Found| {
+        let owner = owners.get(&found.want.identity)?;
+        let endpoint = found.endpoint.clone();
+        let handle = former.get(&endpoint.id).cloned().unwrap_or_else(|| handle(found, owner, keys, world));
+        Some((endpoint.id, Member { pool: Arc::clone(&owner.pool), endpoint, handle }))
+    };
+    found.iter().filter_map(member).collect()
+}
+
+fn handle(found: &Found, owner: &Owner, keys: &Keys, world: &World) -> Arc<EndpointHandle> {
+    let endpoint = &found.endpoint;
+    let authority = match &found.want.host {
+        Host::Name(name) => format!("{name}:{}", found.want.port),
+        Host::Ip(_) => endpoint.address.to_string(),
+    };
+    Arc::new(EndpointHandle {
+        name: Arc::clone(&endpoint.name),
+        destination: Arc::new(Destination {
+            id: endpoint.id.get(),
+            address: endpoint.address,
+            protocol: owner.protocol,
+            tls: owner.tls.clone(),
+            authority: HeaderValue::from_str(&authority).expect("a host and a port are a header value"),
+        }),
+        authorization: keys.authorization(owner.key.as_ref()),
+        picks: world.metrics.counter(&PICKS, &[&owner.pool.name, &endpoint.name]),
+    })
+}

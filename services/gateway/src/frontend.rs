@@ -1,0 +1,4 @@
+//! Doors into the pipeline.
+
+pub mod http;
+pub mod refusals;

@@ -1,0 +1,6 @@
+//! Our own layers, one per stage, in the order of the pipeline.
+
+pub mod authenticate;
+pub mod dispatch;
+pub mod observe;
+pub mod route;

@@ -1,0 +1,143 @@
+//! A pool as the request path sees it: the pure dispatcher behind a short lock, and what is needed to reach each
+//! endpoint.
+
+use std::{collections::HashMap, sync::Arc};
+
+use arc_swap::{ArcSwap, ArcSwapOption};
+use dispatch::{Decision, Dispatched, Permit, PoolDispatch, PoolView, Refusal};
+use http::HeaderValue;
+use parking_lot::Mutex;
+use pool::{EndpointId, Moment, Observation, State};
+use proxy::client::Destination;
+use smallvec::SmallVec;
+use telemetry::Counter;
+
+use crate::{clock::Clock, metrics::RetryMetrics};
+
+/// One pool for as long as its scheduler is configured, whatever else changes.
+pub struct PoolHandle {
+    /// The scheduler's name.
+    pub name: Arc<str>,
+    /// Further tries.
+    pub retries: RetryMetrics,
+    clock: Clock,
+    dispatch: Mutex<PoolDispatch>,
+    endpoints: ArcSwap<HashMap<EndpointId, Arc<EndpointHandle>>>,
+}
+
+/// What is needed to send a request to an endpoint.
+pub struct EndpointHandle {
+    /// Its name, for logs and metrics.
+    pub name: Arc<str>,
+    /// How to connect.
+    pub destination: Arc<Destination>,
+    /// `Authorization` of its own, sent in place of the client's. Changes when its file does.
+    pub authorization: Arc<ArcSwapOption<HeaderValue>>,
+    /// How often it was chosen first.
+    pub picks: Counter,
+}
+
+/// A place on an endpoint, from the pick to the last byte. Dropping it completes the request in the pool's accounts.
+pub struct Lease {
+    pool: Arc<PoolHandle>,
+    permit: Option<Permit>,
+    /// Best first; the first is where the place is.
+    pub ranked: SmallVec<[EndpointId; 4]>,
+}
+
+impl PoolHandle {
+    /// A pool without endpoints.
+    pub fn new(name: Arc<str>, dispatch: PoolDispatch, retries: RetryMetrics, clock: Clock) -> Arc<Self> {
+        Arc::new(Self { name, retries, clock, dispatch: Mutex::new(dispatch), endpoints: ArcSwap::default() })
+    }
+
+    /// Runs `change` on the dispatcher, at one moment, under its lock. Keep it short.
+    pub fn with<T>(&self, change: impl FnOnce(&mut PoolDispatch, Moment) -> T) -> T {
+        // Time is read inside: two cores then never apply their changes against the order of their moments.
+        let mut dispatch = self.dispatch.lock();
+        let now = self.clock.now();
+        change(&mut dispatch, now)
+    }
+
+    /// Puts other endpoints in force. Handles first: an endpoint is reachable before it can be picked.
+    pub fn set_endpoints(&self, handles: HashMap<EndpointId, Arc<EndpointHandle>>, members: &[dispatch::Membership]) {
+        self.endpoints.store(Arc::new(handles));
+        self.with(|dispatch, now| dispatch.set_endpoints(members, now));
+    }
+
+    /// Books what was seen of an endpoint.
+    pub fn observe(&self, id: EndpointId, observation: Observation) {
+        self.with(|dispatch, now| dispatch.observe(id, observation, now));
+    }
+
+    /// Reserves a place and says where, in one step.
+    ///
+    /// # Errors
+    /// When no endpoint can be used or all are full.
+    pub fn dispatch(
+        self: &Arc<Self>,
+        request: &dispatch::Request<'_>,
+        decision: &mut Decision,
+    ) -> Result<(Lease, Moment), (Refusal, u32)> {
+        let (outcome, now, retry_after_s) = self.with(|dispatch, now| {
+            let outcome = dispatch.dispatch(request, now, decision);
+            let retry_after_s = if outcome.is_err() { dispatch.retry_after_s(now) } else { 0 };
+            (outcome, now, retry_after_s)
+        });
+        let Dispatched { permit, ranked, .. } = outcome.map_err(|refusal| (refusal, retry_after_s))?;
+        Ok((Lease { pool: Arc::clone(self), permit: Some(permit), ranked }, now))
+    }
+
+    /// How to reach an endpoint; nothing when it has left.
+    pub fn endpoint(&self, id: EndpointId) -> Option<Arc<EndpointHandle>> {
+        self.endpoints.load().get(&id).cloned()
+    }
+
+    /// The endpoints there are now.
+    pub fn endpoints(&self) -> Arc<HashMap<EndpointId, Arc<EndpointHandle>>> {
+        self.endpoints.load_full()
+    }
+
+    /// The accounts, for people.
+    pub fn view(&self) -> PoolView {
+        self.with(|dispatch, now| dispatch.snapshot(now))
+    }
+
+    /// Whether a request would find an endpoint in a state to be used.
+    pub fn is_usable(&self) -> bool {
+        self.view().endpoints.iter().any(|endpoint| matches!(endpoint.state, State::Ready))
+    }
+}
+
+impl Lease {
+    /// Moves the place to the next of the list. False when that endpoint has left meanwhile.
+    pub fn pass_on(&self, to: EndpointId, prefix: &[u64]) -> bool {
+        let permit = self.permit.as_ref().expect("a lease holds its permit until it is dropped");
+        self.pool.with(|dispatch, now| dispatch.pass_on(permit, to, prefix, now)).is_ok()
+    }
+
+    /// The first byte of an answer came.
+    pub fn answered(&self) {
+        let permit = self.permit.as_ref().expect("a lease holds its permit until it is dropped");
+        self.pool.with(|dispatch, now| dispatch.answered(permit, now));
+    }
+
+    /// The first token came: the prompt has been computed.
+    pub fn prefilled(&self) {
+        let permit = self.permit.as_ref().expect("a lease holds its permit until it is dropped");
+        self.pool.with(|dispatch, now| dispatch.prefilled(permit, now));
+    }
+
+    /// The pool it is of.
+    pub fn pool(&self) -> &Arc<PoolHandle> {
+        &self.pool
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        if let Some(permit) = self.permit.take() {
+            self.pool.with(|dispatch, now| dispatch.complete(permit, now));
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! What is known of one request, from its head to its end, and the one place where it ends.
+//!
+//! A record travels with its request through every stage and then with the answer's body. Whoever knows how the request
+//! ends says so; when it is dropped, for whatever reason, it counts the outcome, writes the log line and completes the
+//! decision. A record dropped without a word means that the client left: its connection's future was dropped.
+
+use std::{
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
+
+use pool::Moment;
+use protocol::{Api, Reason, Usage};
+use telemetry::request_log::{Line, RequestLog};
+
+use crate::{
+    clock::Clock,
+    decisions::{Decisions, Kept},
+    metrics::{BAND, ModelMetrics, Outcome},
+    routes::Served,
+};
+
+/// Where records report to. One per process.
+pub struct Observer {
+    /// The process's time line.
+    pub clock: Clock,
+    /// One line per request.
+    pub log: RequestLog,
+    /// Why each endpoint was picked.
+    pub decisions: Arc<Decisions>,
+    /// Requests that never found a pool.
+    pub unrouted: ModelMetrics,
+}
+
+/// What is known of one request.
+pub struct Record {
+    observer: Arc<Observer>,
+    /// When its head was read.
+    pub started: Moment,
+    /// Its id, ours or the client's.
+    pub request_id: Box<str>,
+    /// What it asks for; `None` before the path was read, or when the path is not served.
+    pub api: Option<Api>,
+    /// Which model of which pool.
+    pub served: Option<Arc<Served>>,
+    /// The model as the client named it, if it is not one of ours.
+    pub asked_model: Option<Arc<str>>,
+    /// Who answers, or was tried last.
+    pub endpoint: Option<Arc<str>>,
+    /// When its body was there.
+    pub body_read: Option<Moment>,
+    /// When an endpoint was reserved for it.
+    pub dispatched: Option<Moment>,
+    /// Tries on endpoints.
+    pub tries: u32,
+    /// Body bytes from the client, as sent.
+    pub bytes_in: u64,
+    /// Body bytes given to the client's connection.
+    pub bytes_out: u64,
+    /// Status of the answer, once it is known.
+    pub status: Option<u16>,
+    /// The answer is an event stream.
+    pub stream: bool,
+    /// When the first and the last content event came, and how many there were.
+    pub content: Option<Content>,
+    /// Tokens; the outer level tells whether the answer was one that has some.
+    pub usage: Option<Option<Usage>>,
+    /// The decision kept for it.
+    pub decision: Option<Kept>,
+    outcome: Option<Outcome>,
+    detail: Option<Box<str>>,
+}
+
+/// The content events of a streamed answer.
+#[derive(Clone, Copy, Debug)]
+pub struct Content {
+    /// When the first one passed.
+    pub first: Moment,
+    /// When the last one passed.
+    pub last: Moment,
+    /// How many.
+    pub events: u64,
+}
+
+impl Content {
+    /// Mean time between two events; nothing with fewer than two.
+    pub fn between(&self) -> Option<Duration> {
+        let gaps = u32::try_from(self.events.saturating_sub(1)).unwrap_or(u32::MAX);
+        (gaps > 0).then(|| self.last.since(self.first) / gaps)
+    }
+}
+
+impl Record {
+    /// A request whose head was just read.
+    pub fn new(observer: Arc<Observer>, request_id: Box<str>) -> Box<Self> {
+        Box::new(Self {
+            started: observer.clock.now(),
+            observer,
+            request_id,
+            api: None,
+            served: None,
+            asked_model: None,
+            endpoint: None,
+            body_read: None,
+            dispatched: None,
+            tries: 0,
+            bytes_in: 0,
+            bytes_out: 0,
+            status: None,
+            stream: false,
+            content: None,
+            usage: None,
+            decision: None,
+            outcome: None,
+            detail: None,
+        })
+    }
+
+    /// Where this record reports to.
+    pub fn observer(&self) -> &Arc<Observer> {
+        &self.observer
+    }
+
+    /// Now.
+    pub fn now(&self) -> Moment {
+        self.observer.clock.now()
+    }
+
+    /// Says how the request ended. The first word counts: what comes later is a consequence.
+    pub fn end(&mut self, outcome: Outcome) {
+        self.outcome.get_or_insert(outcome);
+    }
+
+    /// Whether it was said how the request ended.
+    pub fn has_ended(&self) -> bool {
+        self.outcome.is_some()
+    }
+
+    /// Adds what only the operator should read.
+    pub fn detail(&mut self, detail: impl Into<Box<str>>) {
+        self.detail.get_or_insert_with(|| detail.into());
+    }
+
+    /// Counts content events that passed just now.
+    pub fn content_passed(&mut self, events: u32) {
+        if events == 0 {
+            return;
+        }
+        let now = self.now();
+        let content = self.content.get_or_insert(Content { first: now, last: now, events: 0 });
+        content.last = now;
+        content.events += u64::from(events);
+    }
+
+    fn line(&self, outcome: Outcome, ended: Moment) -> Line {
+        let usage = self.usage.flatten();
+        let status = match outcome {
+            Outcome::Refused(Reason::ClientGone) => Reason::ClientGone.row().status,
+            Outcome::Refused(reason) => self.status.unwrap_or(reason.row().status),
+            Outcome::Ok | Outcome::Redirect | Outcome::Upstream4xx | Outcome::Upstream5xx => self.status.unwrap_or(0),
+        };
+        let ms = |duration: Duration| duration.as_secs_f64() * 1e3;
+        let waited = self.dispatched.zip(self.body_read).map(|(dispatched, read)| dispatched.since(read));
+        Line {
+            time: SystemTime::now(),
+            level: "info",
+            message: "request",
+            request_id: self.request_id.clone(),
+            model: self.asked_model.clone().or_else(|| self.served.as_ref().map(|served| Arc::clone(&served.model))),
+            pool: self.served.as_ref().map(|served| Arc::clone(&served.pool.name)),
+            endpoint: self.endpoint.clone(),
+            api: self.api.map_or("none", Api::label),
+            band: BAND,
+            status,
+            outcome: outcome.label(),
+            detail: self.detail.clone(),
+            stream: self.stream,
+            tries: self.tries,
+            prompt_tokens: usage.map(|usage| usage.prompt_tokens),
+            cached_tokens: usage.map(|usage| usage.cached_tokens),
+            completion_tokens: usage.map(|usage| usage.completion_tokens),
+            queue_ms: waited.map_or(0.0, ms),
+            ttft_ms: self.content.map(|content| ms(content.first.since(self.started))),
+            duration_ms: ms(ended.since(self.started)),
+            bytes_in: self.bytes_in,
+            bytes_out: self.bytes_out,
+        }
+    }
+}
+
+impl Drop for Record {
+    fn drop(&mut self) {
+        let unsaid = if std::thread::panicking() { Reason::Internal } else { Reason::ClientGone };
+        let outcome = self.outcome.unwrap_or(Outcome::Refused(unsaid));
+        let ended = self.now();
+        let metrics = self.served.as_ref().map_or(&self.observer.unrouted, |served| &*served.metrics);
+        metrics.ended(outcome, ended.since(self.started).as_secs_f64());
+        if let Some(content) = self.content {
+            let between = content.between().map(|gap| gap.as_secs_f64());
+            metrics.streamed(content.first.since(self.started).as_secs_f64(), between);
+        }
+        if let Some(usage) = self.usage {
+            metrics.used(usage);
+        }
+        let line = self.line(outcome, ended);
+        if let Some(kept) = self.decision.take() {
+            self.observer.decisions.complete(kept, self.endpoint.clone(), line.status, line.outcome);
+        }
+        self.observer.log.write(line);
+    }
+}

@@ -1,0 +1,117 @@
+//! Which model goes to which pool: built anew from each configuration, read by every request.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use http::HeaderValue;
+use protocol::models::Card;
+
+use crate::{metrics::ModelMetrics, pools::PoolHandle};
+
+/// Label of models that are none of ours.
+pub const OTHER_MODEL: &str = "other";
+
+/// The routing of one configuration.
+pub struct Routes {
+    /// Models and adapters by the name that clients use.
+    pub models: BTreeMap<Arc<str>, Arc<Served>>,
+    /// What takes a request that names no model of ours, if the configuration says so.
+    pub fallback: Option<Fallback>,
+    /// The only pool, if there is just one: it takes what carries no model.
+    pub only: Option<Arc<Served>>,
+    /// Every pool with the models and adapters it serves, in the order of the configuration.
+    pub pools: Vec<Listed>,
+    /// Whether the body's model decides and the model headers are set.
+    pub body_based: bool,
+    /// Paths forwarded besides the usual ones.
+    pub extra_paths: Vec<String>,
+    /// Largest request body, as sent and as decoded.
+    pub body_bytes_max: u64,
+    /// Limits of time towards endpoints.
+    pub timeouts: proxy::client::Timeouts,
+    /// When this configuration was put in force, in seconds since 1970.
+    pub since_unix_s: u64,
+}
+
+/// A pool and what it serves.
+pub struct Listed {
+    /// The pool.
+    pub pool: Arc<PoolHandle>,
+    /// Names that clients use for it: its model first, then its adapters.
+    pub models: Vec<Arc<str>>,
+    /// Which of these are adapters.
+    pub adapters: Vec<Arc<str>>,
+}
+
+/// Who takes requests for models that are none of ours.
+pub enum Fallback {
+    /// The one pool of a gateway without body-based routing: the engine answers for the model.
+    OnlyPool(Arc<Served>),
+    /// `bbr.defaultBackend`.
+    DefaultBackend(Arc<Served>),
+}
+
+impl Fallback {
+    /// The pool behind it.
+    pub fn served(&self) -> &Arc<Served> {
+        match self {
+            Self::OnlyPool(served) | Self::DefaultBackend(served) => served,
+        }
+    }
+}
+
+/// A model or adapter that a pool serves.
+pub struct Served {
+    /// The pool.
+    pub pool: Arc<PoolHandle>,
+    /// The name that clients use, as a metric label.
+    pub model: Arc<str>,
+    /// The model behind it; the same for a base model.
+    pub base: Arc<str>,
+    /// Set for an adapter: its name.
+    pub adapter: Option<Arc<str>>,
+    /// `model` as a header.
+    pub model_header: HeaderValue,
+    /// `base` as a header.
+    pub base_header: HeaderValue,
+    /// Longest life of a request; `None` for no limit.
+    pub route_timeout: Option<Duration>,
+    /// Its series.
+    pub metrics: Arc<ModelMetrics>,
+}
+
+impl Routes {
+    /// Before the first configuration: nothing is served.
+    pub fn none() -> Self {
+        Self {
+            models: BTreeMap::new(),
+            fallback: None,
+            only: None,
+            pools: Vec::new(),
+            body_based: true,
+            extra_paths: Vec::new(),
+            body_bytes_max: 0,
+            timeouts: proxy::client::Timeouts::default(),
+            since_unix_s: 0,
+        }
+    }
+
+    /// The model that a client named, or who takes it instead.
+    pub fn find(&self, model: &str) -> Option<&Arc<Served>> {
+        self.models.get(model).or_else(|| self.fallback.as_ref().map(Fallback::served))
+    }
+
+    /// Models and adapters of pools with at least one usable endpoint.
+    pub fn available(&self) -> impl Iterator<Item = &Arc<Served>> {
+        self.models.values().filter(|served| served.pool.is_usable())
+    }
+
+    /// How a model stands in `/v1/models`.
+    pub fn card<'a>(&self, served: &'a Served) -> Card<'a> {
+        Card {
+            id: &served.model,
+            parent: served.adapter.as_ref().map(|_| &*served.base),
+            created_s: self.since_unix_s,
+            owned_by: "inference-gateway",
+        }
+    }
+}

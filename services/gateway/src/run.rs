@@ -1,0 +1,144 @@
+//! From the command line to a gateway that serves, and from SIGTERM to a process that has ended cleanly.
+
+use std::{
+    io::Write,
+    net::{SocketAddr, TcpListener},
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
+
+use anyhow::{Context, Result};
+use arc_swap::ArcSwap;
+use proxy::{
+    client::Clients,
+    cores::Cores,
+    serve::{self, Limits, Serving},
+};
+use telemetry::{
+    Metrics,
+    catalog::LOG_LINES_DROPPED,
+    request_log::{self, RequestLog},
+};
+
+use crate::{
+    admin,
+    body_memory::BodyMemory,
+    clock::Clock,
+    control::{self, Control, CoreClients},
+    decisions::Decisions,
+    frontend::{http::Door, refusals},
+    metrics::ModelMetrics,
+    options::Options,
+    record::Observer,
+    routes::{OTHER_MODEL, Routes},
+    world::{ConfigStatus, Readiness, World},
+};
+
+/// Runs the program to its end.
+///
+/// # Errors
+/// When it cannot start; the text says what to do.
+pub fn run(options: &Options) -> Result<()> {
+    telemetry::tracing_setup::install(options.log.into(), &options.log_filter)?;
+    let (sources, loaded) = control::load(&options.config)?;
+    let metrics = Metrics::default();
+    let dropped = metrics.counter(&LOG_LINES_DROPPED, &[]);
+    let (log, writer) = request_log::start(options.log.into(), std::io::stderr(), dropped).context("the request log")?;
+    let world = world(metrics, log, options.body_memory);
+    let cores = Cores::start(core_count(options.cores), "core").context("cores to serve on")?;
+    let clients: CoreClients = cores.all().iter().map(|core| (core.clone(), Clients::new())).collect();
+    let control = Control::start(Arc::clone(&world), options.config.clone(), clients.clone(), loaded)?;
+
+    // One thread for everything that is not a request: it must never make one wait.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("the control runtime")?;
+    runtime.block_on(async {
+        let data = bind(options.listen, "--listen")?;
+        let admin = bind(options.admin, "--admin")?;
+        let bound = (data.local_addr()?, admin.local_addr()?);
+        tokio::spawn(control.run(sources));
+        let admin = tokio::net::TcpListener::from_std(admin)?;
+        tokio::spawn(axum::serve(admin, admin::router(Arc::clone(&world))).into_future());
+        let door = |core: usize| Door::new(Arc::clone(&world), clients[core].1.clone());
+        let drain = world.readiness.drain.clone();
+        let refusals = refusals::book(Arc::clone(&world));
+        let serving = serve::start(data, &cores, Limits::default(), door, drain, refusals).context("the data port")?;
+        announce(bound)?;
+        wait_for_signal().await?;
+        end(&world, serving, options).await;
+        anyhow::Ok(())
+    })?;
+    runtime.shutdown_timeout(Duration::from_millis(100));
+    cores.shutdown();
+    drop(writer);
+    Ok(())
+}
+
+fn world(metrics: Metrics, log: RequestLog, body_memory_bytes: usize) -> Arc<World> {
+    let clock = Clock::start();
+    let observer = Arc::new(Observer {
+        clock,
+        log,
+        decisions: Arc::new(Decisions::default()),
+        unrouted: ModelMetrics::new(&metrics, "".into(), OTHER_MODEL.into()),
+    });
+    Arc::new(World {
+        clock,
+        metrics,
+        observer,
+        body_memory: BodyMemory::new(body_memory_bytes),
+        routes: ArcSwap::from_pointee(Routes::none()),
+        config: ArcSwap::from_pointee(ConfigStatus {
+            generation: 0,
+            source: String::new(),
+            loaded_at: SystemTime::now(),
+            error: None,
+            metrics_enabled: true,
+        }),
+        readiness: Readiness::default(),
+    })
+}
+
+fn core_count(asked: usize) -> usize {
+    if asked > 0 { asked } else { std::thread::available_parallelism().map_or(1, usize::from) }
+}
+
+fn bind(address: SocketAddr, option: &str) -> Result<TcpListener> {
+    let listener = TcpListener::bind(address)
+        .with_context(|| format!("cannot listen on {address}: choose another address with {option}"))?;
+    listener.set_nonblocking(true)?;
+    Ok(listener)
+}
+
+/// Tells whoever started the process where it listens, on one line of standard output.
+fn announce((data, admin): (SocketAddr, SocketAddr)) -> Result<()> {
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{}", serde_json::json!({"data": data.to_string(), "admin": admin.to_string()}))?;
+    out.flush()?;
+    tracing::info!(%data, %admin, "listening");
+    Ok(())
+}
+
+async fn wait_for_signal() -> Result<()> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let (mut term, mut int) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    tokio::select! {
+        _ = term.recv() => tracing::info!("SIGTERM: draining"),
+        _ = int.recv() => tracing::info!("SIGINT: draining"),
+    }
+    Ok(())
+}
+
+/// Readiness first, so that load balancers look elsewhere; then no new connections; then time for what runs.
+async fn end(world: &World, serving: Serving, options: &Options) {
+    world.readiness.drain.begin_after(options.drain_grace).await;
+    let drained = serving.drained(options.drain_timeout).await;
+    if drained.aborted == 0 {
+        tracing::info!("drained");
+    } else {
+        tracing::warn!(
+            connections = drained.aborted,
+            timeout = ?options.drain_timeout,
+            "--drain-timeout is over: connections with running answers were cut"
+        );
+    }
+}

@@ -1,0 +1,3 @@
+//! Ends of the pipeline: what becomes of a request that has a place.
+
+pub mod forward;
