@@ -1,7 +1,7 @@
 //! Reads an engine's metrics page: bytes in, the few numbers a picker needs out.
 //!
 //! One pass over the slice. Most of a page is histogram lines, which are dropped by their first bytes and the length of
-//! their name; only the handful of families in [`dialect`]'s tables are taken apart, and nothing is copied per line. A
+//! their name; only the handful of families in `dialect`'s tables are taken apart, and nothing is copied per line. A
 //! full parser of the format would build thousands of samples to throw them away, five times a second per endpoint.
 //!
 //! The reader never fails. A page is data from outside, so whatever is good in it is used and the rest counted: a

@@ -1,6 +1,6 @@
 //! From the endpoints an operator wants to the endpoints there are: DNS names become addresses, and each gets an id.
 //!
-//! [`plan`] decides (which names to look up when, which answers to believe, which ids live on) and is pure but for the
+//! `plan` decides (which names to look up when, which answers to believe, which ids live on) and is pure but for the
 //! time it is told; [`dns`] asks; this module turns the two against each other. A look-up that fails never takes an
 //! endpoint away: only an answer does.
 //!

@@ -1,7 +1,7 @@
 //! Endpoints become loads: each is asked for its metrics page (or its health) again and again, and what each look
 //! found goes to a [`Sink`].
 //!
-//! One task per endpoint ([`visit`]), each with its own connection, its own pace and its own past, so that one that
+//! One task per endpoint (`visit`), each with its own connection, its own pace and its own past, so that one that
 //! hangs delays nobody; removing an endpoint drops its task and with it the connection, at once. Looks under way are
 //! bounded, and endpoints that failed last time wait for each other, not for the healthy. Nothing here reads a proxy
 //! from the environment: the connection goes to the endpoint's address.
@@ -68,6 +68,12 @@ pub trait Sink: Send + Sync {
     /// The set of families on an endpoint's page is new, or is no longer what was told last: worth one log line. Told
     /// at most every 10 s per endpoint.
     fn families(&self, id: EndpointId, found: &Families);
+
+    /// A page that was read all the same held this many samples, of families we know, that could not be used: broken,
+    /// NaN, infinite, negative or absurd.
+    fn skipped(&self, id: EndpointId, samples: u32) {
+        let _ = (id, samples);
+    }
 }
 
 /// Why a look failed. A closed set: its [`Cause::label`] is a metric label.
@@ -233,4 +239,4 @@ impl Visits {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

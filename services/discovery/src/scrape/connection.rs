@@ -7,7 +7,7 @@ use std::{net::SocketAddr, sync::Arc};
 
 use bytes::Bytes;
 use http::{
-    HeaderValue, Method, Request, Response, StatusCode, Version,
+    HeaderValue, Method, Request, Response, StatusCode, Uri, Version,
     header::{ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, HOST, USER_AGENT},
 };
 use http_body_util::Empty;
@@ -98,10 +98,11 @@ impl Drop for Driver {
     }
 }
 
-/// A whole answer.
+/// An answer, as far as it could be read.
 pub(super) struct Answer {
     pub(super) status: StatusCode,
-    pub(super) body: Bytes,
+    /// In plain bytes, or why not: to some the status is enough.
+    pub(super) body: Result<Bytes, Cause>,
 }
 
 impl Connection {
@@ -157,35 +158,36 @@ impl Connection {
     /// Asks for `path`. The connection is kept if the answer was read to its end. Where a kept one turns out to be
     /// closed, as engines do after some seconds of idleness, a new one is tried at once.
     pub(super) async fn get(&mut self, path: &str, bytes_max: usize) -> Result<Answer, Failure> {
+        let uri: Uri = path.parse().map_err(|error| failure(Cause::Protocol, error))?;
         // Out of `self` while in use, so that dropping this future closes it.
         let kept = self.open.take().filter(|open| !open.sender.is_closed());
         let (mut open, response) = match kept {
-            Some(mut open) => match self.ask(&mut open, path).await {
+            Some(mut open) => match self.ask(&mut open, &uri).await {
                 Ok(response) => (open, response),
-                Err(_) => self.ask_anew(path).await?,
+                Err(_) => self.ask_anew(&uri).await?,
             },
-            None => self.ask_anew(path).await?,
+            None => self.ask_anew(&uri).await?,
         };
         let (head, incoming) = response.into_parts();
-        let body = body::collect(incoming, bytes_max).await?;
-        let body = body::decode(&head.headers, body, bytes_max)?;
-        if open.sender.ready().await.is_ok() {
+        let body = body::collect(incoming, bytes_max).await;
+        if body.is_ok() && open.sender.ready().await.is_ok() {
             self.open = Some(open);
         }
+        let body = body.and_then(|body| body::decode(&head.headers, body, bytes_max));
         Ok(Answer { status: head.status, body })
     }
 
-    async fn ask_anew(&mut self, path: &str) -> Result<(Open, Response<Incoming>), Failure> {
+    async fn ask_anew(&mut self, uri: &Uri) -> Result<(Open, Response<Incoming>), Failure> {
         let mut open = self.connect().await?;
-        let response = self.ask(&mut open, path).await.map_err(|error| failure(Cause::Protocol, error))?;
+        let response = self.ask(&mut open, uri).await.map_err(|error| failure(Cause::Protocol, error))?;
         Ok((open, response))
     }
 
-    async fn ask(&self, open: &mut Open, path: &str) -> Result<Response<Incoming>, hyper::Error> {
+    async fn ask(&self, open: &mut Open, uri: &Uri) -> Result<Response<Incoming>, hyper::Error> {
         let mut request = Request::new(Empty::new());
         *request.method_mut() = Method::GET;
         *request.version_mut() = Version::HTTP_11;
-        *request.uri_mut() = path.parse().unwrap_or_default();
+        *request.uri_mut() = uri.clone();
         let headers = request.headers_mut();
         headers.insert(HOST, self.host.clone());
         headers.insert(USER_AGENT, AGENT);

@@ -1,6 +1,6 @@
 //! The scraper against raw servers that behave as badly as real ones were seen to.
 
-mod rig;
+pub(crate) mod rig;
 
 use std::time::Duration;
 
@@ -65,8 +65,8 @@ async fn d01_what_is_found_and_missing_is_told_once() {
         rig.observed(1).await;
     }
     let told = rig.seen.iter().filter_map(|event| match event {
-        Event::Families(_, families) => Some(*families),
-        Event::Observed(..) | Event::Failed(..) => None,
+        Event::Families(families) => Some(*families),
+        Event::Observed(..) | Event::Failed(..) | Event::Skipped(_) => None,
     });
     let told: Vec<Families> = told.collect();
     assert_eq!(told.len(), 1);
@@ -212,6 +212,7 @@ async fn every_bad_answer_has_its_cause() {
         (Reply::raw("").then_close(), Cause::Protocol),
         (Reply::raw(format!("HTTP/1.1 200 OK\r\nx: {}\r\n\r\n", "y".repeat(1 << 20))), Cause::Protocol),
         (page("<html>vllm</html>"), Cause::NoKnownFamily),
+        (Reply::raw("HTTP/1.1 500 Oh\r\ncontent-encoding: br\r\ncontent-length: 1\r\n\r\nx"), Cause::Status),
         (Reply::hang(), Cause::Timeout),
         (Reply::raw("HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\nvllm:"), Cause::Timeout),
     ];
@@ -343,8 +344,8 @@ async fn another_engine_at_the_same_place_starts_from_nothing() {
         .seen
         .iter()
         .filter_map(|event| match event {
-            Event::Families(_, families) => Some(families.dialect()),
-            Event::Observed(..) | Event::Failed(..) => None,
+            Event::Families(families) => Some(families.dialect()),
+            Event::Observed(..) | Event::Failed(..) | Event::Skipped(_) => None,
         })
         .collect();
     assert_eq!(dialects, [Dialect::Vllm], "the second is told when some time has passed");
@@ -381,6 +382,23 @@ async fn a_server_without_a_health_path_is_asked_for_its_models() {
     let paths = [server.next_head().await, server.next_head().await, server.next_head().await];
     let paths = paths.map(|head| head.split(' ').nth(1).unwrap().to_owned());
     assert_eq!(paths, ["/health", "/v1/models", "/v1/models"]);
+}
+
+#[tokio::test]
+async fn a_healthy_answer_need_not_be_readable() {
+    let huge = "HTTP/1.1 200 OK\r\ncontent-encoding: br\r\ncontent-length: 99999999\r\n\r\n";
+    let server = Server::start(move |_| Reply::raw(huge)).await;
+    let mut rig = Rig::start([unpaged(server.address)]);
+    assert!(matches!(rig.observed(1).await, Observation::Healthy { .. }));
+}
+
+#[tokio::test]
+async fn d08_samples_that_cannot_be_used_are_counted() {
+    let server =
+        Server::start(|_| page(&format!("vllm:kv_cache_usage_perc NaN\n{BUSY}vllm:num_requests_running x\n"))).await;
+    let mut rig = Rig::start([serving(1, server.address)]);
+    assert_eq!(waiting(&rig.observed(1).await), Some(9.0));
+    assert!(rig.seen.iter().any(|event| matches!(event, Event::Skipped(2))), "{:?}", rig.seen);
 }
 
 #[tokio::test]

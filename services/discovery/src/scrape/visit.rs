@@ -153,6 +153,9 @@ impl Visitor {
             self.load = Load::default();
         }
         self.families = reading.families;
+        if reading.skipped_samples > 0 {
+            self.shared.sink.skipped(self.found.endpoint.id, reading.skipped_samples);
+        }
         if let Some(families) = reading.families
             && self.said_families.speaks(families, began)
         {
@@ -225,7 +228,7 @@ fn accept(answer: &Answer) -> Result<&[u8], Failure> {
     if !answer.status.is_success() {
         return Err(refused(Cause::Status));
     }
-    Ok(&answer.body)
+    answer.body.as_deref().map_err(|cause| (*cause).into())
 }
 
 /// Unix seconds; an adapter set's age is told by the wall clock, as its time is.

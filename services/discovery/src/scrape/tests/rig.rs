@@ -154,10 +154,11 @@ impl Server {
                 open.spawn(async move {
                     match tls {
                         None => converse(stream, answer, told).await,
-                        Some(tls) => match tls.accept(stream).await {
-                            Ok(session) => converse(session, answer, told).await,
-                            Err(_) => {}
-                        },
+                        Some(tls) => {
+                            if let Ok(session) = tls.accept(stream).await {
+                                converse(session, answer, told).await;
+                            }
+                        }
                     }
                 });
             }
@@ -244,7 +245,8 @@ pub(super) fn serving(id: u64, address: SocketAddr) -> Found {
 pub(super) enum Event {
     Observed(u64, Observation),
     Failed(u64, Cause),
-    Families(u64, Families),
+    Families(Families),
+    Skipped(u32),
 }
 
 /// The first observation of this endpoint panics, as a bug would.
@@ -265,8 +267,12 @@ impl Sink for Ear {
         let _ = self.events.send(Event::Failed(id.get(), cause));
     }
 
-    fn families(&self, id: EndpointId, found: &Families) {
-        let _ = self.events.send(Event::Families(id.get(), *found));
+    fn families(&self, _: EndpointId, found: &Families) {
+        let _ = self.events.send(Event::Families(*found));
+    }
+
+    fn skipped(&self, _: EndpointId, samples: u32) {
+        let _ = self.events.send(Event::Skipped(samples));
     }
 }
 
@@ -333,7 +339,7 @@ impl Rig {
     pub(super) async fn observed(&mut self, id: u64) -> Observation {
         self.next(|event| match event {
             Event::Observed(of, observation) if *of == id => Some(observation.clone()),
-            Event::Observed(..) | Event::Failed(..) | Event::Families(..) => None,
+            Event::Observed(..) | Event::Failed(..) | Event::Families(_) | Event::Skipped(_) => None,
         })
         .await
     }
@@ -342,7 +348,7 @@ impl Rig {
     pub(super) async fn failed(&mut self, id: u64) -> Cause {
         self.next(|event| match event {
             Event::Failed(of, cause) if *of == id => Some(*cause),
-            Event::Observed(..) | Event::Failed(..) | Event::Families(..) => None,
+            Event::Observed(..) | Event::Failed(..) | Event::Families(_) | Event::Skipped(_) => None,
         })
         .await
     }
@@ -452,7 +458,7 @@ async fn serve_page(listener: TcpListener, reply: Arc<Vec<u8>>) {
 }
 
 /// CPU time of this thread, by the scheduler's own account.
-fn thread_cpu() -> Duration {
+pub(crate) fn thread_cpu() -> Duration {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
     Duration::from_nanos(text.split(' ').next().unwrap().parse().unwrap())
 }
