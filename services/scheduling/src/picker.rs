@@ -61,3 +61,6 @@ pub(crate) fn order(
 fn step(total: f64) -> i64 {
     (total / TIE_TOTAL).round() as i64
 }
+
+#[cfg(test)]
+mod tests;

@@ -26,6 +26,12 @@ pub const BLOCK_TOKENS: u32 = 64;
 /// Endpoints that can have entries at once. Bounds the list of lanes; further endpoints have no prefix memory.
 const LANES_MAX: usize = 16_384;
 
+/// Lanes that memory is taken for at first; then always twice as many.
+const LANES_AT_FIRST: usize = 8;
+
+/// Memory of one lane: its state, and its place among the untidy ones.
+const LANE_BYTES: usize = size_of::<LaneState>() + size_of::<Lane>();
+
 /// Holders looked at in one match. Only chains that hundreds of endpoints hold to different depths come near it; beyond
 /// it the deepest holders are found and those between get the depth known so far.
 const HOLDERS_WALKED_MAX: u32 = 16_384;
@@ -88,10 +94,10 @@ enum Phase {
 impl PrefixIndex {
     /// An empty index that never takes more memory than `budget_bytes`. One that is too small holds nothing.
     pub fn new(budget_bytes: usize) -> Self {
-        // A 64th is set aside for the lanes.
-        let for_blocks = budget_bytes - budget_bytes / 64;
-        let cells_per_block = Table::bytes_per_entry();
-        let blocks_max = (for_blocks as f64 / (size_of::<Node>() as f64 + cells_per_block)) as usize;
+        // A 64th is set aside for the lanes, and enough for the first few.
+        let for_blocks = budget_bytes.saturating_sub((budget_bytes / 64).max(LANES_AT_FIRST * LANE_BYTES));
+        let bytes_per_block = size_of::<Node>() as f64 + Table::bytes_per_entry();
+        let blocks_max = (for_blocks as f64 / bytes_per_block) as usize;
         let blocks_max = blocks_max.min(NONE as usize);
         Self {
             table: Table::for_entries(blocks_max),
@@ -113,8 +119,8 @@ impl PrefixIndex {
             return Some(Lane(free as u32));
         }
         if self.lanes.len() == self.lanes.capacity() {
-            let wanted = (self.lanes.len() * 2).clamp(8, LANES_MAX);
-            let more_bytes = (wanted - self.lanes.len()) * (size_of::<LaneState>() + size_of::<Lane>());
+            let wanted = (self.lanes.len() * 2).clamp(LANES_AT_FIRST, LANES_MAX);
+            let more_bytes = (wanted - self.lanes.len()) * LANE_BYTES;
             if self.lanes.len() >= LANES_MAX || self.bytes() + more_bytes > self.budget_bytes {
                 return None;
             }
