@@ -215,7 +215,6 @@ fn the_end_of_a_run_is_found_at_every_place_for_every_byte() {
 fn texts_decode() {
     let text = |raw: &'static str, has_escapes| Text { raw: raw.as_bytes(), raw_len: raw.len() as u64, has_escapes };
     assert_eq!(text(r"mod\u0065l", true).decode().unwrap(), "model");
-    assert!(text(r"mod\u0065l", true).is("model") && !text(r"mod\u0065l", true).is("mode"));
     assert_eq!(text(r"\ud83d\ude00", true).decode().unwrap(), "😀");
     for lone in [r"\ud800", r"\ude00", r"\ud83dx", r"\ud83d\u0041", r"\ud83d\n"] {
         assert_eq!(text(lone, true).decode(), Err(Undecodable::LoneSurrogate), "{lone}");

@@ -41,11 +41,6 @@ impl<'a> Text<'a> {
         serde_json::from_slice(&quoted).map(Cow::Owned).map_err(|_| Undecodable::LoneSurrogate)
     }
 
-    /// Whether it says exactly this, an ASCII word, however it is escaped.
-    pub(crate) fn is(&self, word: &str) -> bool {
-        if self.has_escapes { self.decode().is_ok_and(|text| text == word) } else { self.raw == word.as_bytes() }
-    }
-
     /// The number it is, if it is a whole one from 0 on; one that does not fit is the largest that does. Engines take
     /// `16.0` for a whole number, so it is one here.
     pub(crate) fn as_whole(&self) -> Option<u64> {
