@@ -1,0 +1,103 @@
+//! Headers that the gateway gives a meaning, in requests and in answers.
+
+use std::collections::BTreeMap;
+
+use protocol::headers::{BASE_MODEL_NAME, FAIRNESS_ID, MODEL_NAME, OBJECTIVE, REQUEST_ID, SHOULD_RETRY};
+use utoipa::openapi::{
+    Header, Object, Ref, RefOr, Required, Type,
+    header::HeaderBuilder,
+    path::{Parameter, ParameterBuilder, ParameterIn},
+    schema::ObjectBuilder,
+};
+
+use crate::request_id;
+
+/// Names of the request headers' components, in the order in which they are listed.
+const OF_REQUESTS: [&str; 4] = ["RequestId", "Objective", "FairnessId", "GatewayHeaders"];
+
+/// Of every answer.
+pub(super) const REQUEST_ID_ANSWERED: &str = "x-request-id";
+/// Of 429 and 503.
+pub(super) const RETRY_AFTER: &str = "Retry-After";
+/// Of refusals where the libraries' own rule would be wrong.
+pub(super) const SHOULD_RETRY_ANSWERED: &str = "x-should-retry";
+/// Of 401.
+pub(super) const WWW_AUTHENTICATE: &str = "WWW-Authenticate";
+/// Of a path asked by another method.
+pub(super) const ALLOW: &str = "Allow";
+
+/// What each operation of the data port takes.
+pub(super) fn refs_of_requests() -> impl Iterator<Item = Ref> {
+    OF_REQUESTS.into_iter().map(|name| Ref::new(format!("#/components/parameters/{name}")))
+}
+
+/// A header of an answer, by its name.
+pub(super) fn ref_of_answer(name: &str) -> Ref {
+    Ref::new(format!("#/components/headers/{name}"))
+}
+
+/// Components for the requests' headers.
+pub(super) fn of_requests() -> BTreeMap<String, RefOr<Parameter>> {
+    let [objective, objective_alias] = OBJECTIVE;
+    let [fairness, fairness_alias] = FAIRNESS_ID;
+    let texts = [
+        (
+            REQUEST_ID.to_string(),
+            format!(
+                "Names the request in every log and under `/api/v1/decisions/`. Kept if it is printable ASCII without \
+                 spaces and at most {} characters; else the gateway makes one.",
+                request_id::LENGTH_MAX
+            ),
+        ),
+        (
+            objective.to_string(),
+            format!("The request's InferenceObjective (also read as `{objective_alias}`). Never sent on."),
+        ),
+        (
+            fairness.to_string(),
+            format!("The flow that the request belongs to (also read as `{fairness_alias}`). Never sent on."),
+        ),
+        (
+            MODEL_NAME.to_string(),
+            format!(
+                "Set by the gateway, never by a client: endpoints get the model asked for in this header and the model \
+                 behind it in `{BASE_MODEL_NAME}`. A client's copy of these, and of every other header by which a \
+                 request could be steered, is dropped."
+            ),
+        ),
+    ];
+    let parameter = |(name, words): (String, String)| {
+        let parameter = ParameterBuilder::new()
+            .name(name)
+            .parameter_in(ParameterIn::Header)
+            .required(Required::False)
+            .description(Some(words))
+            .schema(Some(Object::with_type(Type::String)))
+            .build();
+        RefOr::T(parameter)
+    };
+    OF_REQUESTS.into_iter().map(str::to_owned).zip(texts.map(parameter)).collect()
+}
+
+/// Components for the answers' headers.
+pub(super) fn of_answers() -> BTreeMap<String, RefOr<Header>> {
+    debug_assert_eq!((REQUEST_ID_ANSWERED, SHOULD_RETRY_ANSWERED), (REQUEST_ID.as_str(), SHOULD_RETRY.as_str()));
+    let text = || ObjectBuilder::new().schema_type(Type::String);
+    let seconds = ObjectBuilder::new().schema_type(Type::Integer).minimum(Some(1));
+    [
+        (REQUEST_ID_ANSWERED, text(), "The request's id: the client's, or the one that the gateway made."),
+        (RETRY_AFTER, seconds, "Whole seconds after which to come back."),
+        (
+            SHOULD_RETRY_ANSWERED,
+            text().enum_values(Some(["true", "false"])),
+            "Tells OpenAI's and Anthropic's libraries whether trying again can help; absent where the client decides.",
+        ),
+        (WWW_AUTHENTICATE, text(), "How to authenticate."),
+        (ALLOW, text(), "Methods that the path takes, when it was asked by another one."),
+    ]
+    .map(|(name, schema, words)| {
+        let header = HeaderBuilder::new().schema(Some(schema)).description(Some(words)).build();
+        (name.to_owned(), RefOr::T(header))
+    })
+    .into()
+}
