@@ -45,6 +45,7 @@ const FACTS: Externals = Externals::Only(&[
     "serde",
     "serde_json",
     "serde_yaml_ng",
+    "simdutf8",
     "smallvec",
     "strsim",
     "thiserror",

@@ -122,6 +122,15 @@ mod tests {
     }
 
     #[test]
+    fn cargo_deny_is_told_the_same_list() {
+        let settings = include_str!("../../../../.deny.toml");
+        let (_, list) = settings.split_once("\nallow = [").unwrap();
+        let (list, _) = list.split_once(']').unwrap();
+        let allowed: Vec<&str> = list.split('"').skip(1).step_by(2).collect();
+        assert_eq!(allowed, ALLOWED);
+    }
+
+    #[test]
     fn a_package_that_may_not_be_shipped_is_found() {
         let package = |licence: Option<&str>| Package { name: "x 1.0.0".into(), licence: licence.map(str::to_owned) };
         let found = check(&[package(Some("MIT")), package(Some("AGPL-3.0")), package(None)]);
