@@ -2,6 +2,7 @@
 
 use std::{
     error::Error as StdError,
+    fmt,
     pin::Pin,
     task::{Context, Poll, ready},
     time::Duration,
@@ -78,6 +79,12 @@ impl AnswerBody {
         // Dropping the source is what closes the connection or resets the stream.
         self.source = Source::Failed;
         Poll::Ready(Some(Err(error)))
+    }
+}
+
+impl fmt::Debug for AnswerBody {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AnswerBody").field("ended", &self.is_end_stream()).field("replayed", &self.replayed).finish()
     }
 }
 
@@ -162,7 +169,8 @@ impl Patience {
     }
 }
 
-type Cause = Option<Box<dyn StdError + Send + Sync>>;
+/// What a connection reported when it broke, if it did.
+pub(super) type Cause = Option<Box<dyn StdError + Send + Sync>>;
 
 /// The body is asked first, which tells the connection that more is wanted; often the connection has it already.
 fn poll_http1(body: &mut Incoming, link: &mut Link, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Cause>>> {
@@ -171,8 +179,8 @@ fn poll_http1(body: &mut Incoming, link: &mut Link, cx: &mut Context<'_>) -> Pol
         link.drive(cx);
         polled = Pin::new(body).poll_frame(cx);
     }
-    match polled {
-        Poll::Pending if link.has_ended() => Poll::Ready(Some(Err(None))),
-        other => other.map_err(|error| Some(error.into())),
+    if polled.is_pending() && link.has_ended() {
+        return Poll::Ready(Some(Err(None)));
     }
+    polled.map_err(|error| Some(error.into()))
 }

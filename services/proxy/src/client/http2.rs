@@ -22,7 +22,9 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::{
-    ANSWER_HEAD_BYTES_MAX, AnswerBody, Chunks, Destination, ProtocolFault, SendError, Timeouts, connect,
+    ANSWER_HEAD_BYTES_MAX, AnswerBody, Chunks, Destination, ProtocolFault, SendError, Timeouts,
+    answer::Cause,
+    connect,
     error::Tried,
     http1::set_length,
     pool::Pools,
@@ -323,11 +325,7 @@ impl Upload {
 }
 
 impl Streamed {
-    #[expect(clippy::type_complexity, reason = "the shape of a body's poll")]
-    pub(super) fn poll_frame(
-        &mut self,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Option<Box<dyn std::error::Error + Send + Sync>>>>> {
+    pub(super) fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Cause>>> {
         Upload::advance(&mut self.upload, cx);
         if self.part == Part::Data {
             match ready!(self.answer.poll_data(cx)) {
@@ -360,10 +358,7 @@ impl Streamed {
         if self.has_ended() { SizeHint::with_exact(0) } else { SizeHint::default() }
     }
 
-    fn ended_by(
-        &mut self,
-        error: h2::Error,
-    ) -> Option<Result<Frame<Bytes>, Option<Box<dyn std::error::Error + Send + Sync>>>> {
+    fn ended_by(&mut self, error: h2::Error) -> Option<Result<Frame<Bytes>, Cause>> {
         self.part = Part::Over;
         Some(Err(Some(error.into())))
     }

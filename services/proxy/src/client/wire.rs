@@ -58,18 +58,23 @@ impl Wire {
         (Self { transport, read: read.clone(), failed_writes, deaf: false }, read)
     }
 
+    fn unless_failed<T>(&mut self, done: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+        if let Poll::Ready(Err(error)) = &done
+            && self.failed_writes == FailedWrites::Quiet
+        {
+            tracing::debug!(%error, "an endpoint stopped reading");
+            self.deaf = true;
+            return Poll::Pending;
+        }
+        done
+    }
+
     fn write_with(&mut self, write: impl FnOnce(&mut Transport) -> Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
         if self.deaf {
             return Poll::Pending;
         }
-        match write(&mut self.transport) {
-            Poll::Ready(Err(error)) if self.failed_writes == FailedWrites::Quiet => {
-                tracing::debug!(%error, "an endpoint stopped reading");
-                self.deaf = true;
-                Poll::Pending
-            }
-            other => other,
-        }
+        let written = write(&mut self.transport);
+        self.unless_failed(written)
     }
 }
 
@@ -115,18 +120,14 @@ impl AsyncWrite for Wire {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let quiet = self.failed_writes == FailedWrites::Quiet;
+        if self.deaf {
+            return Poll::Pending;
+        }
         let flushed = match &mut self.transport {
             Transport::Plain(stream) => Pin::new(stream).poll_flush(cx),
             Transport::Tls(stream) => Pin::new(stream.as_mut()).poll_flush(cx),
         };
-        match flushed {
-            Poll::Ready(Err(_)) if quiet => {
-                self.deaf = true;
-                Poll::Pending
-            }
-            other => other,
-        }
+        self.unless_failed(flushed)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

@@ -1,6 +1,7 @@
 //! A request's body as it arrives, with the limit on silence, and with care for what is not read of it.
 
 use std::{
+    fmt,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, ready},
@@ -70,6 +71,12 @@ impl RequestBody {
 impl From<Bytes> for RequestBody {
     fn from(body: Bytes) -> Self {
         Self(Origin::Whole((!body.is_empty()).then_some(body)))
+    }
+}
+
+impl fmt::Debug for RequestBody {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RequestBody").field("ended", &self.is_end_stream()).finish_non_exhaustive()
     }
 }
 
