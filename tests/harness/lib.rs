@@ -1,0 +1,21 @@
+//! What tests of whole programs stand on: a gateway process, model servers that behave or misbehave as told, clients that
+//! send exact bytes, and the tools of other languages.
+//!
+//! Everything listens on loopback, port 0, and ends with the value that started it. Waiting is always for something that
+//! can be observed, within a limit; nothing sleeps in the hope that something has happened.
+
+mod admin;
+mod config;
+mod gateway;
+mod http;
+mod peer;
+mod programs;
+mod wait;
+
+pub use admin::Admin;
+pub use config::{Config, Scheduler};
+pub use gateway::Gateway;
+pub use http::{Answer, Connection, post, request};
+pub use peer::{Exchange, Next, Peer, Script, Seen};
+pub use programs::{Program, program};
+pub use wait::{eventually, soon};

@@ -1,0 +1,119 @@
+//! A gateway process, as an operator would run it.
+
+use std::{
+    fs::{self, File},
+    net::SocketAddr,
+    path::PathBuf,
+    process::{Command, Stdio},
+    time::Duration,
+};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::{
+    admin::Admin,
+    config::Config,
+    programs::{Program, program},
+    wait::{eventually, soon},
+};
+
+/// A running gateway.
+pub struct Gateway {
+    /// The process.
+    pub process: Program,
+    /// Where clients connect.
+    pub data: SocketAddr,
+    /// Where operators connect.
+    pub admin: Admin,
+    folder: TempDir,
+}
+
+impl Gateway {
+    /// Starts a gateway on `config` and waits until it is ready.
+    pub fn start(config: &Config) -> Self {
+        Self::start_with(config, &[])
+    }
+
+    /// [`Gateway::start`] with further options.
+    pub fn start_with(config: &Config, options: &[&str]) -> Self {
+        let gateway = Self::launch(&config.yaml(), options);
+        gateway.ready();
+        gateway
+    }
+
+    /// Starts a gateway and does not wait for it to be ready.
+    ///
+    /// # Panics
+    /// When it does not say where it listens.
+    pub fn launch(yaml: &str, options: &[&str]) -> Self {
+        let folder = TempDir::new().expect("a temporary folder can be made");
+        fs::write(folder.path().join("gateway.yaml"), yaml).expect("a temporary file can be written");
+        let log = File::create(folder.path().join("log")).expect("a temporary file can be made");
+        let mut command = Command::new(program("inference-gateway"));
+        command.arg("--config").arg(folder.path().join("gateway.yaml"));
+        command.args(["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--cores", "2"]).args(options);
+        let mut process = Program::start(command.stderr(Stdio::from(log)));
+        let line = process.line();
+        let Some(bound) = line.as_deref().and_then(|line| serde_json::from_str::<Value>(line).ok()) else {
+            let log = fs::read_to_string(folder.path().join("log")).unwrap_or_default();
+            panic!("the gateway did not start: {line:?}\n{log}\n{yaml}");
+        };
+        let address = |key: &str| bound[key].as_str().and_then(|text| text.parse().ok()).expect("an address");
+        Self { process, data: address("data"), admin: Admin::new(address("admin")), folder }
+    }
+
+    /// Waits until it is ready for work.
+    pub fn ready(&self) {
+        soon("the gateway is ready", || self.admin.get("/readyz").status == 200);
+    }
+
+    /// The configuration's file.
+    pub fn config_path(&self) -> PathBuf {
+        self.folder.path().join("gateway.yaml")
+    }
+
+    /// Puts another configuration in force and waits until it is.
+    pub fn apply(&self, config: &Config) {
+        let before = self.admin.json("/api/v1/config")["generation"].as_u64();
+        self.write(&config.yaml());
+        soon("the new configuration is in force", || self.admin.json("/api/v1/config")["generation"].as_u64() > before);
+    }
+
+    /// Replaces the configuration's file, as an editor does.
+    pub fn write(&self, yaml: &str) {
+        let next = self.folder.path().join("next");
+        fs::write(&next, yaml).expect("a temporary file can be written");
+        fs::rename(next, self.config_path()).expect("a temporary file can be renamed");
+    }
+
+    /// What it wrote to standard error so far.
+    pub fn log(&self) -> String {
+        fs::read_to_string(self.folder.path().join("log")).expect("the log can be read")
+    }
+
+    /// The log's lines of requests.
+    pub fn requests(&self) -> Vec<Value> {
+        let lines = self.log();
+        let parsed = lines.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        parsed.filter(|line| line["message"] == "request").collect()
+    }
+
+    /// The one log line of a request; waits for it.
+    pub fn request(&self, id: &str) -> Value {
+        eventually(&format!("a log line of {id}"), Duration::from_secs(10), || {
+            let mut lines = self.requests().into_iter().filter(|line| line["x-request-id"] == id);
+            let line = lines.next()?;
+            assert!(lines.next().is_none(), "two log lines of {id}");
+            Some(line)
+        })
+    }
+
+    /// Resident memory now, in bytes.
+    pub fn memory_bytes(&self) -> u64 {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.process.id())).expect("the process runs");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("a process has resident memory");
+        let kib: u64 = line.trim().trim_end_matches(" kB").parse().expect("a number of kB");
+        kib * 1024
+    }
+}

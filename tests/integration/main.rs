@@ -1,0 +1,6 @@
+//! Whole programs against each other: a real gateway process, model servers that behave or misbehave, real clients.
+//!
+//! One file per theme; tests that stem from a known fault of a gateway like this one are named by it, and
+//! `docs/robustness.md` lists them all.
+
+mod smoke;
