@@ -111,13 +111,12 @@ fn visit(
     let Some((step, rest)) = steps.split_first() else { return on(at, shape, field) };
     let name = step.trim_end_matches("[]");
     let (Some(child), Some(field)) = (at.get(name), shape.field(name)) else { return };
-    match &field.shape {
-        Shape::List { items, .. } if step.ends_with("[]") => {
-            for item in child.items() {
-                visit(&item, items, None, rest, on);
-            }
+    if let (Shape::List { items, .. }, true) = (&field.shape, step.ends_with("[]")) {
+        for item in child.items() {
+            visit(&item, items, None, rest, on);
         }
-        shape => visit(&child, shape, Some(field), rest, on),
+    } else {
+        visit(&child, &field.shape, Some(field), rest, on);
     }
 }
 

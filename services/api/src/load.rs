@@ -1,6 +1,6 @@
 //! Texts to a configuration, step by step; each step goes on where it can, so that all that is wrong is found at once.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value as Json;
 
@@ -49,8 +49,6 @@ pub fn load(sources: &[Source]) -> Result<Loaded, Violations> {
     let names: Vec<&str> = sources.iter().map(|source| source.name.as_str()).collect();
     let (mut findings, mut notices) = (Findings::default(), Findings::default());
     let documents = read(sources, &mut findings);
-    let shapes: BTreeMap<Kind, Shape> = Kind::ALL.into_iter().map(|kind| (kind, kind.shape())).collect();
-
     let unreadable = !findings.is_empty();
     let mut known = Vec::new();
     for document in &documents {
@@ -58,6 +56,8 @@ pub fn load(sources: &[Source]) -> Result<Loaded, Violations> {
     }
     let unknown_kinds = !findings.is_empty();
     let known = of_one_namespace(known, &mut notices);
+    let kinds: BTreeSet<Kind> = known.iter().map(|(kind, _)| *kind).collect();
+    let shapes: BTreeMap<Kind, Shape> = kinds.into_iter().map(|kind| (kind, kind.shape())).collect();
     let items: Vec<Item<'_>> = known
         .into_iter()
         .map(|(kind, at)| Item { kind, json: check(&shapes[&kind], &at, &mut findings), at })

@@ -1,5 +1,7 @@
 //! Documents without fault to the [`Config`] that programs run on.
 
+mod advice;
+
 use std::{collections::BTreeMap, path::PathBuf};
 
 use serde::de::DeserializeOwned;
@@ -14,7 +16,7 @@ use crate::{
     },
     duration::GatewayDuration,
     load::{DEFAULT_NAMESPACE, Item},
-    place::Findings,
+    place::{Findings, Place},
 };
 
 /// Puts everything together. Nothing should be reported: it would mean that a schema and its struct disagree.
@@ -29,9 +31,10 @@ pub(crate) fn config(
     let shared = item.json.pointer("/spec/flowControl");
     let mut endpoints = Vec::new();
     for item in items.iter().filter(|item| item.kind == Kind::Endpoint) {
-        endpoints.push(endpoint(typed(item, findings)?));
+        endpoints.push((endpoint(typed(item, findings)?), item.at.place()));
     }
-    endpoints.sort_by(|a, b| a.name.cmp(&b.name));
+    endpoints.sort_by(|(a, _), (b, _)| a.name.cmp(&b.name));
+    let (endpoints, places): (Vec<EndpointSpec>, Vec<Place>) = endpoints.into_iter().unzip();
     let mut schedulers = Vec::new();
     for spec in document.spec.schedulers {
         schedulers.push(scheduler(spec, shared, &adapters, item, findings)?);
@@ -48,7 +51,7 @@ pub(crate) fn config(
         timeouts: timeouts(&document.spec.timeouts),
         metrics_enabled: document.spec.observability.metrics.enabled,
     };
-    notice_endpoints(&config, item, items, notices);
+    advice::check(&config, item, &places, notices);
     Some(config)
 }
 
@@ -204,51 +207,5 @@ fn endpoint_tls(tls: ServerTls) -> EndpointTls {
         ca_file: tls.ca_file.map(PathBuf::from),
         server_name: tls.server_name,
         insecure_skip_verify: tls.insecure_skip_verify,
-    }
-}
-
-/// Tells of endpoints that no request or more than one pool will reach, and of pools without any.
-///
-/// Two schedulers may select one endpoint: a server that answers to two names is a common thing, and a cluster allows
-/// it. It is only said, because each pool then counts its own work there and sees the other's in the metrics alone.
-fn notice_endpoints(config: &Config, item: &Item<'_>, items: &[Item<'_>], notices: &mut Findings) {
-    for endpoint in items.iter().filter(|item| item.kind == Kind::Endpoint) {
-        let Some(spec) = config.endpoints.iter().find(|spec| Some(spec.name.as_str()) == endpoint.name()) else {
-            continue;
-        };
-        let selecting: Vec<&str> = config
-            .schedulers
-            .iter()
-            .filter(|scheduler| scheduler.selector.matches(&spec.labels))
-            .map(|scheduler| scheduler.name.as_str())
-            .collect();
-        let is_default = config.bbr.default_backend.as_ref() == Some(&spec.name);
-        if selecting.is_empty() && !is_default {
-            notices.report(endpoint.at.place(), "Endpoint gets no requests: no scheduler selects its labels");
-        }
-        if selecting.len() > 1 {
-            let message = format!(
-                "Endpoint is in several pools ({}): each counts only its own requests there",
-                selecting.join(", ")
-            );
-            notices.report(endpoint.at.place(), message);
-        }
-        if spec.tls.as_ref().is_some_and(|tls| tls.insecure_skip_verify) {
-            notices.report(
-                endpoint.at.place(),
-                "Endpoint's certificate is not checked: anyone on the way can read and change requests",
-            );
-        }
-        let port_at = item.at.find(&["spec", "bbr", "defaultBackend", "port"]).filter(|_| is_default);
-        if let (Some(at), Some(port)) = (port_at, spec.port.filter(|port| *port != config.bbr.default_backend_port)) {
-            notices.report(at.place(), format!("not used: the Endpoint names its own port, {port}"));
-        }
-    }
-    for (scheduler, at) in
-        config.schedulers.iter().zip(item.at.find(&["spec", "schedulers"]).iter().flat_map(|list| list.items()))
-    {
-        if !config.endpoints.iter().any(|endpoint| scheduler.selector.matches(&endpoint.labels)) {
-            notices.report(at.place(), "selects no Endpoint: its requests get a 503");
-        }
     }
 }

@@ -17,6 +17,28 @@ use crate::{
     yaml::{Cursor, Value},
 };
 
+/// What the rules say, for `docs/config.md`.
+pub(crate) const RULES: [&str; 15] = [
+    "Exactly one `InferenceGatewayConfig`. No two documents of a kind have the same name. Documents of another namespace \
+     than the configuration's are left out.",
+    "`spec.bbr.enabled` must be true when more than one scheduler is defined.",
+    "`spec.bbr.defaultBackend.name` names an `Endpoint`.",
+    "`name` and `modelName` are unique among schedulers.",
+    "`weights` and `configMapRef` exclude each other.",
+    "`weights.lru` only with `scheduler: llm-d`.",
+    "In a selector, `In` and `NotIn` have values, `Exists` and `DoesNotExist` none.",
+    "An adapter belongs to one base model and is not called like a model; a `ConfigMap` of adapters names the \
+     `modelName` of a scheduler. There are at most 10000 adapters.",
+    "An `Endpoint` may be in several pools: a server may answer to several names. Each pool then counts only its own \
+     requests there.",
+    "`apiKey` has exactly one of `env` and `file`; `caFile` and `insecureSkipVerify: true` exclude each other.",
+    "`signals.staleAfter` is longer than `signals.scrapeInterval`.",
+    "`tls.acmArn` and `tls.secretRef` exclude each other.",
+    "`auth.jwt.provider` has at least one of `audiences` and `requiredClaims`.",
+    "A limit has at least one number and exactly one key; names are unique in their list.",
+    "`bandClaim`, and a limit by `claim`, need `auth`.",
+];
+
 /// Tries every rule. Returns adapter to base model, complete when nothing was reported.
 pub(crate) fn check(
     config: Option<&Cursor<'_>>,

@@ -11,7 +11,7 @@ use crate::{
     load::Item,
     place::{Findings, Place, shorten},
     schema::check::nearest,
-    yaml::{self, Budget, Cursor, Style, Text, Value},
+    yaml::{self, Budget, Cursor, Text, Value},
 };
 
 /// The label that makes a `ConfigMap` a list of adapters, and its value.
@@ -19,6 +19,7 @@ const MANAGED_LABEL: (&str, &str) = ("inference.networking.k8s.io/bbr-managed", 
 
 /// Most adapters of one gateway, schedulers and `ConfigMap`s together.
 const ADAPTERS_MAX: usize = 10_000;
+const _: () = assert!(ADAPTERS_MAX == 10_000, "`RULES` says this number to operators");
 
 /// Longest name that a message repeats, in characters.
 const SHOWN_CHARS_MAX: usize = 80;
@@ -125,11 +126,12 @@ fn adapter_list(list: &Cursor<'_>, findings: &mut Findings) -> Vec<(String, Plac
         };
         for (index, node) in nodes.iter().enumerate() {
             let place = Place { path: list.path.item(index), ..list.place() };
-            match &node.value {
-                Value::Text(Text { text, style: Style::Plain | Style::Quoted }) if is_name(text) => {
-                    names.push((text.clone(), place));
-                }
-                _ => findings.report(place, format!("must be an adapter's name: {}", Format::HeaderText.phrase())),
+            if let Value::Text(Text { text, .. }) = &node.value
+                && is_name(text)
+            {
+                names.push((text.clone(), place));
+            } else {
+                findings.report(place, format!("must be an adapter's name: {}", Format::HeaderText.phrase()));
             }
         }
     }

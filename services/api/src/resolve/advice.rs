@@ -1,0 +1,49 @@
+//! Notices about a configuration that is valid and may not be what was meant.
+
+use crate::{
+    Config, EndpointSpec,
+    load::Item,
+    place::{Findings, Place},
+};
+
+/// `places` are those of the configuration's endpoints, in their order.
+pub(super) fn check(config: &Config, item: &Item<'_>, places: &[Place], notices: &mut Findings) {
+    for (endpoint, place) in config.endpoints.iter().zip(places) {
+        endpoint_in_pools(config, endpoint, place, notices);
+        if endpoint.tls.as_ref().is_some_and(|tls| tls.insecure_skip_verify) {
+            let message = "Endpoint's certificate is not checked: anyone on the way can read and change requests";
+            notices.report(place.clone(), message);
+        }
+        let port_at = item.at.find(&["spec", "bbr", "defaultBackend", "port"]);
+        if let (true, Some(at), Some(port)) = (is_default(config, endpoint), port_at, endpoint.port)
+            && port != config.bbr.default_backend_port
+        {
+            notices.report(at.place(), format!("not used: the Endpoint names its own port, {port}"));
+        }
+    }
+    let schedulers = item.at.find(&["spec", "schedulers"]);
+    for (scheduler, at) in config.schedulers.iter().zip(schedulers.iter().flat_map(|list| list.items())) {
+        if !config.endpoints.iter().any(|endpoint| scheduler.selector.matches(&endpoint.labels)) {
+            notices.report(at.place(), "selects no Endpoint: its requests get a 503");
+        }
+    }
+}
+
+/// Two schedulers may select one endpoint: a server that answers to two names is a common thing, and a cluster allows
+/// it. It is only said, because each pool then counts its own work there and sees the other's in the metrics alone.
+fn endpoint_in_pools(config: &Config, endpoint: &EndpointSpec, place: &Place, notices: &mut Findings) {
+    let selecting = config.schedulers.iter().filter(|scheduler| scheduler.selector.matches(&endpoint.labels));
+    let pools: Vec<&str> = selecting.map(|scheduler| scheduler.name.as_str()).collect();
+    if pools.is_empty() && !is_default(config, endpoint) {
+        notices.report(place.clone(), "Endpoint gets no requests: no scheduler selects its labels");
+    }
+    if pools.len() > 1 {
+        let pools = pools.join(", ");
+        let message = format!("Endpoint is in several pools ({pools}): each counts only its own requests there");
+        notices.report(place.clone(), message);
+    }
+}
+
+fn is_default(config: &Config, endpoint: &EndpointSpec) -> bool {
+    config.bbr.default_backend.as_ref() == Some(&endpoint.name)
+}
