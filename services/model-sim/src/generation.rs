@@ -67,7 +67,7 @@ pub(crate) struct Delta {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum End {
     /// The model was done.
-    EndOfTurn,
+    Turn,
     /// This stop string came.
     StopString(String),
     /// The limit was reached.
@@ -244,7 +244,7 @@ impl Choice {
         let end = update.finished.map(|_| match &self.plan {
             Plan { stopped_by: Some(stop), .. } => End::StopString(stop.clone()),
             Plan { at_limit: true, .. } => End::Limit,
-            Plan { .. } => End::EndOfTurn,
+            Plan { .. } => End::Turn,
         });
         Delta { choice, text: self.plan.text(from, to), first: from == 0, end }
     }
@@ -254,7 +254,7 @@ impl End {
     /// OpenAI's `finish_reason`.
     pub(crate) fn reason(&self) -> &'static str {
         match self {
-            Self::EndOfTurn | Self::StopString(_) => "stop",
+            Self::Turn | Self::StopString(_) => "stop",
             Self::Limit => "length",
         }
     }
@@ -263,7 +263,7 @@ impl End {
     pub(crate) fn stop_json(&self) -> serde_json::Value {
         match self {
             Self::StopString(stop) => stop.clone().into(),
-            Self::EndOfTurn | Self::Limit => serde_json::Value::Null,
+            Self::Turn | Self::Limit => serde_json::Value::Null,
         }
     }
 }

@@ -62,7 +62,7 @@ struct Cli {
     /// Where to listen; port 0 takes a free one.
     #[arg(long, default_value = "127.0.0.1:0")]
     listen: SocketAddr,
-    /// A second address for /sim/… alone.
+    /// A second address, for /sim/…, which stays reachable while the first refuses connections.
     #[arg(long)]
     admin: Option<SocketAddr>,
     /// Seconds of real time per simulated second: 0.1 is ten times faster.

@@ -23,7 +23,7 @@ pub struct Options {
     pub lora: bool,
     /// Where it listens; port 0 takes a free one.
     pub listen: SocketAddr,
-    /// A second address for `/sim/…` alone, which stays reachable while the first refuses connections.
+    /// A second address, for `/sim/…`, which stays reachable while the first refuses connections.
     pub admin: Option<SocketAddr>,
     /// Seconds of real time per second of the engine: 0.1 runs ten times faster.
     pub time_scale: f64,

@@ -79,7 +79,7 @@ impl Prompt {
             Value::String(text) => self.text(text),
             Value::Array(parts) => parts.iter().for_each(|part| self.part(part)),
             Value::Null => {}
-            other => self.text(&other.to_string()),
+            Value::Bool(_) | Value::Number(_) | Value::Object(_) => self.text(&content.to_string()),
         }
     }
 
@@ -147,11 +147,11 @@ pub(crate) fn prompts(name: &str, value: &Value) -> Result<Vec<Prompt>, Failure>
             let one = |item: &Value| match item {
                 Value::String(text) => Ok(Prompt::of_text(text)),
                 Value::Array(inner) => ids(inner).ok_or_else(wrong),
-                _ => Err(wrong()),
+                Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => Err(wrong()),
             };
             list.iter().map(one).collect()
         }
-        _ => Err(wrong()),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => Err(wrong()),
     }
 }
 

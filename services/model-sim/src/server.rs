@@ -97,7 +97,7 @@ impl Running {
         self.address
     }
 
-    /// Where `/sim/…` is served alone, if asked for.
+    /// The address that never refuses, if asked for.
     pub fn admin_address(&self) -> Option<SocketAddr> {
         self.admin
     }
@@ -182,7 +182,7 @@ async fn listen(sim: Arc<Sim>, listener: TcpListener, mut stage: watch::Receiver
         tokio::select! {
             accepted = accept(open.as_ref()), if connections.len() < CONNECTIONS_MAX => match accepted {
                 Ok(stream) => {
-                    connections.spawn(connection::serve(sim.clone(), stream, stage.clone()));
+                    connections.spawn(connection::serve(sim.clone(), stream, stage.clone(), door));
                 }
                 Err(error) => {
                     tracing::warn!(%error, "cannot accept");

@@ -107,7 +107,7 @@ fn begin(events: &Events, id: &str, model: &str, generation: &Generation) {
 
 fn stop_reason(end: &End) -> &'static str {
     match end {
-        End::EndOfTurn => "end_turn",
+        End::Turn => "end_turn",
         End::StopString(_) => "stop_sequence",
         End::Limit => "max_tokens",
     }

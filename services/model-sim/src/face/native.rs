@@ -91,7 +91,7 @@ fn tgi_ask(call: &Call<'_>, fields: Fields<'_>) -> Result<Ask, Failure> {
 
 fn tgi_details(generation: &Generation, end: &End) -> Value {
     let reason = match end {
-        End::EndOfTurn => "eos_token",
+        End::Turn => "eos_token",
         End::StopString(_) => "stop_sequence",
         End::Limit => "length",
     };

@@ -115,7 +115,9 @@ fn prompt(sim: &Sim, fields: Fields<'_>, input: &Value) -> Result<Prompt, Failur
                 });
             }
         }
-        _ => return Err(Failure::malformed("input", "type_error", "Input should be a string or a list")),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => {
+            return Err(Failure::malformed("input", "type_error", "Input should be a string or a list"));
+        }
     }
     prompt.answer_head();
     Ok(prompt)
@@ -178,7 +180,7 @@ impl Sim {
 impl Shape {
     fn complete(&self, text: &str, end: &End, generation: &Generation) -> Value {
         let status = match end {
-            End::EndOfTurn | End::StopString(_) => "completed",
+            End::Turn | End::StopString(_) => "completed",
             End::Limit => "incomplete",
         };
         let item = json!([{

@@ -4,6 +4,9 @@
 use super::{Show, exposition::Page};
 use crate::{driver::Rank, options::Version, sim::Sim};
 
+/// Name, help, first release, and where a rank's number comes from.
+type Row<'a, N> = (&'a str, &'a str, Version, &'a dyn Fn(&Rank) -> N);
+type GetHistogram = fn(&Rank) -> &engine::Histogram;
 /// Labels of one rank's series.
 type RankLabels = Vec<(&'static str, String)>;
 
@@ -22,7 +25,7 @@ fn gauges(page: &mut Page, sim: &Sim, show: Show) {
     let profile = &sim.options.profile;
     let capacity = f64::from(profile.usable_blocks()) * f64::from(profile.block_tokens);
     let tokens = |blocks: u32| f64::from(blocks) * f64::from(profile.block_tokens);
-    let rows: &[(&str, &str, Version, &dyn Fn(&Rank) -> f64)] = &[
+    let rows: &[Row<'_, f64>] = &[
         ("sglang:num_running_reqs", "The number of running requests.", OLD, &|r| f64::from(r.lazy.running)),
         ("sglang:num_used_tokens", "The number of used tokens.", OLD, &|r| tokens(r.lazy.kv_blocks_used)),
         ("sglang:token_usage", "The token usage.", OLD, &|r| r.lazy.kv_usage),
@@ -46,8 +49,7 @@ fn gauges(page: &mut Page, sim: &Sim, show: Show) {
         ("sglang:num_pages", "The number of pages of the KV cache.", NEW, &|_| f64::from(profile.usable_blocks())),
         ("sglang:num_retracted_reqs", "The number of retracted requests.", OLD, &|_| 0.0),
     ];
-    for (name, help, since, value) in rows.iter().filter(|row| sim.options.version >= row.2) {
-        debug_assert!(*since <= sim.options.version, "older releases were filtered out");
+    for (name, help, _, value) in rows.iter().filter(|row| sim.options.version >= row.2) {
         page.family(name, "gauge", help);
         each_rank(sim, |labels, rank| {
             let shown = if show == Show::NanGauges { f64::NAN } else { value(rank) };
@@ -73,7 +75,7 @@ fn cache_config(page: &mut Page, sim: &Sim) {
 }
 
 fn counters(page: &mut Page, sim: &Sim) {
-    let rows: &[(&str, &str, Version, &dyn Fn(&Rank) -> u64)] = &[
+    let rows: &[Row<'_, u64>] = &[
         ("sglang:prompt_tokens_total", "Number of prefill tokens processed.", OLD, &|r| {
             r.engine.stats().counters.prompt_tokens
         }),
@@ -102,7 +104,7 @@ fn counters(page: &mut Page, sim: &Sim) {
 }
 
 fn histograms(page: &mut Page, sim: &Sim) {
-    let rows: &[(&str, &str, fn(&Rank) -> &engine::Histogram)] = &[
+    let rows: &[(&str, &str, GetHistogram)] = &[
         ("sglang:time_to_first_token_seconds", "Histogram of time to first token in seconds.", |r| {
             &r.latencies.time_to_first_token
         }),

@@ -17,9 +17,12 @@ use hyper_util::{
     rt::{TokioExecutor, TokioIo, TokioTimer},
     server::conn::auto,
 };
-use tokio::{net::TcpStream, sync::Notify};
+use tokio::{
+    net::TcpStream,
+    sync::{Notify, watch},
+};
 
-use super::{Stage, exchange, socket::Socket};
+use super::{Door, Stage, exchange, socket::Socket};
 use crate::sim::Sim;
 
 /// What requests on a connection and the connection's task tell each other.
@@ -62,7 +65,7 @@ impl Drop for Busy {
 }
 
 /// Serves a connection until it ends, by whichever side.
-pub(super) async fn serve(sim: Arc<Sim>, stream: TcpStream, mut stage: tokio::sync::watch::Receiver<Stage>) {
+pub(super) async fn serve(sim: Arc<Sim>, stream: TcpStream, mut stage: watch::Receiver<Stage>, door: Door) {
     if stream.set_nodelay(true).is_err() {
         return;
     }
@@ -84,7 +87,7 @@ pub(super) async fn serve(sim: Arc<Sim>, stream: TcpStream, mut stage: tokio::sy
     tokio::pin!(connection);
     let mut closing = false;
     loop {
-        let refusing = sim.faults.refuse();
+        let refusing = door == Door::Front && sim.faults.refuse();
         if control.reset.load(Ordering::Acquire) || *stage.borrow() == Stage::Dropping {
             return;
         }

@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     admin,
-    answer::{Body, answer, full},
+    answer::{Body, answer},
     face::{self, Call},
     failure::Failure,
     faults::Fault,
@@ -159,9 +159,4 @@ async fn delay(ms: u64) {
     if ms > 0 {
         tokio::time::sleep(Duration::from_millis(ms)).await;
     }
-}
-
-/// An empty body, for paths that answer nothing.
-pub(super) fn empty() -> Body {
-    full(Bytes::new())
 }

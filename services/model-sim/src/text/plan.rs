@@ -116,7 +116,7 @@ fn stop_early(mut plan: Plan, request: &PlanRequest<'_>) -> Plan {
     for index in 0..plan.pieces.len() {
         let before = text.len();
         text.push_str(plan.pieces[index]);
-        if index as u32 + 1 <= request.tokens_min {
+        if (index as u32) < request.tokens_min {
             continue;
         }
         let mut from = before.saturating_sub(longest);
