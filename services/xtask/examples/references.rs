@@ -8,10 +8,11 @@ use std::path::Path;
 use anyhow::Context;
 
 /// File below `docs/` and what it must hold.
-const REFERENCES: [(&str, fn() -> String); 3] = [
+const REFERENCES: [(&str, fn() -> String); 4] = [
     ("config.md", api::config_reference_markdown),
     ("errors.md", protocol::reason::reasons_markdown),
     ("metrics.md", telemetry::catalog::metrics_markdown),
+    ("openapi.yaml", gateway::openapi::yaml),
 ];
 
 fn main() -> anyhow::Result<()> {

@@ -12,8 +12,8 @@ mod verify;
 
 use std::time::Instant;
 
+use crate::step;
 use crate::workspace::Workspace;
-use crate::{step, suite};
 use interrupt::Interrupt;
 use site::Site;
 
@@ -31,7 +31,8 @@ pub(crate) fn run(workspace: &Workspace, mode: Mode) -> anyhow::Result<()> {
     let interrupt = Interrupt::listen()?;
     let started = Instant::now();
     println!("Building the gateway and the simulated pods (the first time takes some minutes)");
-    suite::build_programs(workspace)?;
+    let packages = ["--package", "gateway", "--package", "model-sim"];
+    step::run(workspace.cargo(&["build", "--locked", "--profile", "quick"]).args(packages))?;
     let mut site = Site::start(workspace, mode, &interrupt)?;
     println!("\nAsking the gateway at http://{}", site.gateway.data);
     let exchanges = conversation::hold(&site.gateway, &interrupt)?;

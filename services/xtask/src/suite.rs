@@ -1,7 +1,8 @@
 //! `cargo xtask test`: every test of the workspace, with the count at the end.
 //!
-//! The programs are built first, with the `quick` profile, because integration tests run them as processes and judge
-//! times. SDKs and other tools are installed under `target/tools` by the tests that need them, never here.
+//! The programs are built first, because integration tests run them as processes and look for them beside themselves;
+//! `cargo test` alone does not build the programs of other packages. SDKs and other tools are installed under
+//! `target/tools` by the tests that need them, never here.
 
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
@@ -12,17 +13,12 @@ use anyhow::Context;
 use crate::step;
 use crate::workspace::Workspace;
 
-/// The programs that tests and the demo start.
-pub(crate) const PROGRAMS: [&str; 2] = ["gateway", "model-sim"];
-
-/// Tells the tests where the programs are.
-const PROGRAMS_DIR: &str = "INFERENCE_GATEWAY_PROGRAMS_DIR";
-
 /// Builds the programs and runs all tests; `arguments` go to the test binaries.
 pub(crate) fn run(workspace: &Workspace, arguments: &[&str]) -> anyhow::Result<()> {
     let started = Instant::now();
-    println!("Building the programs that the tests start (profile `quick`)");
-    build_programs(workspace)?;
+    println!("Building the programs that the tests start");
+    // The whole workspace, so that dependencies get the same features as in the next step and are built once.
+    step::run(&mut workspace.cargo(&["build", "--workspace", "--bins", "--locked"]))?;
     println!("Running every test of the workspace: units, integration, SDKs");
     let (results, passed) = run_tests(workspace, arguments)?;
     let total = Total::of(&results);
@@ -34,20 +30,13 @@ pub(crate) fn run(workspace: &Workspace, arguments: &[&str]) -> anyhow::Result<(
     Ok(())
 }
 
-/// Builds `inference-gateway` and `model-sim` with the `quick` profile.
-pub(crate) fn build_programs(workspace: &Workspace) -> anyhow::Result<()> {
-    let mut arguments = vec!["build", "--locked", "--profile", "quick"];
-    PROGRAMS.iter().for_each(|package| arguments.extend(["--package", package]));
-    step::run(&mut workspace.cargo(&arguments))
-}
-
 /// Echoes the tests' output and keeps libtest's closing lines.
 fn run_tests(workspace: &Workspace, arguments: &[&str]) -> anyhow::Result<(Vec<String>, bool)> {
     let mut command = workspace.cargo(&["test", "--workspace", "--locked", "--no-fail-fast"]);
     if !arguments.is_empty() {
         command.arg("--").args(arguments);
     }
-    command.env(PROGRAMS_DIR, workspace.target.join("quick")).stdout(Stdio::piped());
+    command.stdout(Stdio::piped());
     println!("$ {}", step::shown(&command));
     let mut child = command.spawn().context("cannot start cargo")?;
     let output = child.stdout.take().expect("stdout was asked for as a pipe");
