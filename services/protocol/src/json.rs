@@ -9,6 +9,7 @@
 //! [`Text::decode`]), numbers of any size pass, `NaN` and `Infinity` do not, a byte order mark does not.
 
 mod machine;
+mod number;
 mod text;
 
 pub(crate) use machine::{Halt, Machine};

@@ -153,10 +153,12 @@ impl Reason {
 pub fn reasons_markdown() -> String {
     let mut page = String::from(MARKDOWN_HEAD);
     for row in &TABLE {
-        let status = match row.reason {
-            Reason::ClientGone => "– (499 in logs)".to_owned(),
-            reason if reason.has_retry_after() => format!("{} + `Retry-After`", row.status),
-            _ => row.status.to_string(),
+        let status = if row.reason == Reason::ClientGone {
+            "– (499 in logs)".to_owned()
+        } else if row.reason.has_retry_after() {
+            format!("{} + `Retry-After`", row.status)
+        } else {
+            row.status.to_string()
         };
         let retry = match row.retry {
             Retry::Never => "no (`x-should-retry: false`)",

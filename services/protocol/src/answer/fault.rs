@@ -39,8 +39,8 @@ impl ErrorNote {
         }
     }
 
-    /// The error, if there is one. `after_content` says whether the stream had begun in earnest: then a cause that is not
-    /// told cannot be the request, which was accepted.
+    /// The error, if there is one. Once a stream has brought content, a cause that is not told cannot be the request, which
+    /// was accepted.
     pub(crate) fn read(&self, progress: Progress) -> Option<StreamError> {
         let code = self.code.or(self.kind_code);
         let is_clients = match code {

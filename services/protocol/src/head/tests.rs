@@ -44,6 +44,17 @@ fn named(name: &str) -> Model {
 }
 
 #[test]
+fn a02_a_body_is_whole_or_it_is_cut_short() {
+    let size = 65_536;
+    let body = format!(r#"{{"model":"m1","prompt":"{}"}}"#, "p".repeat(size - 26));
+    assert_eq!(body.len(), size);
+    let head = chat(&body).unwrap();
+    assert_eq!((head.model, head.bytes), (named("m1"), size as u64));
+    let cut = chat(&body[..size - 1]).map(facts);
+    assert_eq!(cut, Err(HeadError::Json { position: size as u64 - 1, what: JsonFault::CutShort }));
+}
+
+#[test]
 fn a08_every_shape_of_prompt_passes() {
     let long = "x".repeat(600);
     for (api, member, value) in [

@@ -1,5 +1,6 @@
 //! The state machine: one function per kind of place in a document, each of which eats what it can of a chunk.
 
+use super::number::Number;
 use super::text::{Border, Utf8, run};
 use super::{DEPTH_MAX, Fault, Kind, Scalar, Text, Visitor};
 
@@ -10,6 +11,8 @@ pub(crate) struct Machine {
     depth: u32,
     /// Bit `d - 1` is set where the container at depth `d` is an object.
     objects: u128,
+    /// Whether the innermost container is one.
+    in_object: bool,
     /// Bytes of the chunks before this one.
     consumed: u64,
     token: Token,
@@ -56,19 +59,6 @@ enum Place {
     End,
 }
 
-/// How far a number has come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Number {
-    Minus,
-    Zero,
-    Whole,
-    Point,
-    Fraction,
-    Exponent,
-    ExponentSign,
-    ExponentDigits,
-}
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Literal {
     True,
@@ -80,7 +70,7 @@ type Step<V> = Result<usize, Halt<<V as Visitor>::Stop>>;
 
 impl Machine {
     pub(crate) fn new() -> Self {
-        Self { place: Place::Start, depth: 0, objects: 0, consumed: 0, token: Token::default() }
+        Self { place: Place::Start, depth: 0, objects: 0, in_object: false, consumed: 0, token: Token::default() }
     }
 
     /// Ready for another document; keeps what memory it has.
@@ -159,13 +149,15 @@ impl Machine {
         }
         match (self.place, byte) {
             (Place::AfterValue, b',') => {
-                self.place = if self.is_in_object() { Place::Name } else { Place::Value };
+                self.place = if self.in_object { Place::Name } else { Place::Value };
+                // The usual next byte, without another round.
+                if self.in_object && chunk.get(at + 1) == Some(&b'"') {
+                    return Ok(self.begin_string(at + 2, true));
+                }
                 Ok(at + 1)
             }
-            (Place::AfterValue | Place::NameOrClose, b'}') if self.is_in_object() => {
-                Ok(self.close(chunk, at + 1, visitor))
-            }
-            (Place::AfterValue | Place::ValueOrClose, b']') if !self.is_in_object() => {
+            (Place::AfterValue | Place::NameOrClose, b'}') if self.in_object => Ok(self.close(chunk, at + 1, visitor)),
+            (Place::AfterValue | Place::ValueOrClose, b']') if !self.in_object => {
                 Ok(self.close(chunk, at + 1, visitor))
             }
             (Place::Name | Place::NameOrClose, b'"') => Ok(self.begin_string(at + 1, true)),
@@ -182,7 +174,7 @@ impl Machine {
         match self.place {
             Place::Name | Place::NameOrClose => Fault::NameExpected,
             Place::Colon => Fault::ColonExpected,
-            Place::AfterValue if self.is_in_object() => Fault::ObjectContinues,
+            Place::AfterValue if self.in_object => Fault::ObjectContinues,
             Place::AfterValue => Fault::ArrayContinues,
             Place::End => Fault::Trailing,
             Place::Start
@@ -231,6 +223,7 @@ impl Machine {
             Kind::Object => (self.objects | bit, Place::NameOrClose),
             Kind::Array => (self.objects & !bit, Place::ValueOrClose),
         };
+        self.in_object = kind == Kind::Object;
         visitor.open(kind, self.depth).map_err(Halt::Visitor)?;
         Ok(at + 1)
     }
@@ -238,16 +231,13 @@ impl Machine {
     fn close<V: Visitor>(&mut self, chunk: &[u8], end: usize, visitor: &mut V) -> usize {
         visitor.close(self.depth, chunk, end);
         self.depth -= 1;
+        self.in_object = self.depth > 0 && (self.objects >> (self.depth - 1)) & 1 == 1;
         self.place = self.after_value();
         end
     }
 
     fn after_value(&self) -> Place {
         if self.depth == 0 { Place::End } else { Place::AfterValue }
-    }
-
-    fn is_in_object(&self) -> bool {
-        self.depth > 0 && (self.objects >> (self.depth - 1)) & 1 == 1
     }
 
     fn begin_string(&mut self, from: usize, is_name: bool) -> usize {
@@ -295,8 +285,12 @@ impl Machine {
         let (end, is_name) = (quote + 1, self.token.is_name);
         let text = self.token.text(chunk, quote, visitor.text_bytes_kept());
         if is_name {
-            self.place = Place::Colon;
             visitor.key(text, self.depth, end).map_err(Halt::Visitor)?;
+            if chunk.get(end) == Some(&b':') {
+                self.place = Place::Value;
+                return Ok(end + 1);
+            }
+            self.place = Place::Colon;
         } else {
             self.place = if self.depth == 0 { Place::End } else { Place::AfterValue };
             visitor.scalar(Scalar::String(text), self.depth, chunk, end).map_err(Halt::Visitor)?;
@@ -321,15 +315,25 @@ impl Machine {
         Ok(at + 1)
     }
 
-    /// Inside a number, up to the byte after it.
+    /// Inside a number, up to the byte after it; or after the last of a list of numbers, since those are long: token ids,
+    /// embeddings.
     fn number<V: Visitor>(&mut self, chunk: &[u8], mut at: usize, mut number: Number, visitor: &mut V) -> Step<V> {
         while let Some(&byte) = chunk.get(at) {
-            let Some(next) = number.next(byte) else {
-                self.end_of_number(chunk, at, number, visitor)?;
+            if number.takes_digits() && byte.is_ascii_digit() {
+                at += 1;
+                continue;
+            }
+            if let Some(next) = number.next(byte) {
+                (number, at) = (next, at + 1);
+                continue;
+            }
+            self.end_of_number(chunk, at, number, visitor)?;
+            let is_in_list = self.depth > 0 && !self.in_object && byte == b',';
+            if !is_in_list || !matches!(chunk.get(at + 1), Some(b'1'..=b'9')) {
                 return Ok(at);
-            };
-            number = next;
-            at += 1;
+            }
+            self.token.begin(at + 1);
+            (number, at) = (Number::Whole, at + 2);
         }
         self.place = Place::Number(number);
         Ok(at)
@@ -381,29 +385,6 @@ impl Literal {
             Self::True => (b"true", Scalar::True),
             Self::False => (b"false", Scalar::False),
             Self::Null => (b"null", Scalar::Null),
-        }
-    }
-}
-
-impl Number {
-    /// What one more byte makes of it; none if the byte is not part of it.
-    fn next(self, byte: u8) -> Option<Self> {
-        match (self, byte) {
-            (Self::Minus, b'0') => Some(Self::Zero),
-            (Self::Minus, b'1'..=b'9') | (Self::Whole, b'0'..=b'9') => Some(Self::Whole),
-            (Self::Zero | Self::Whole, b'.') => Some(Self::Point),
-            (Self::Point | Self::Fraction, b'0'..=b'9') => Some(Self::Fraction),
-            (Self::Zero | Self::Whole | Self::Fraction, b'e' | b'E') => Some(Self::Exponent),
-            (Self::Exponent, b'+' | b'-') => Some(Self::ExponentSign),
-            (Self::Exponent | Self::ExponentSign | Self::ExponentDigits, b'0'..=b'9') => Some(Self::ExponentDigits),
-            _ => None,
-        }
-    }
-
-    fn may_end(self) -> bool {
-        match self {
-            Self::Zero | Self::Whole | Self::Fraction | Self::ExponentDigits => true,
-            Self::Minus | Self::Point | Self::Exponent | Self::ExponentSign => false,
         }
     }
 }

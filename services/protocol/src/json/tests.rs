@@ -30,7 +30,7 @@ impl Visitor for Scribe {
         match value {
             Scalar::String(text) => write!(self.0, "{:?}/{}@{depth} ", text.decode(), text.raw_len).unwrap(),
             Scalar::Number(text) => write!(self.0, "{:?}@{depth} ", text.decode()).unwrap(),
-            other => write!(self.0, "{other:?}@{depth} ").unwrap(),
+            other @ (Scalar::True | Scalar::False | Scalar::Null) => write!(self.0, "{other:?}@{depth} ").unwrap(),
         }
         Ok(())
     }

@@ -5,6 +5,8 @@
 
 use std::borrow::Cow;
 
+use simdutf8::compat::from_utf8;
+
 /// A name, string or number as it stands in the document, without quotes and with its escapes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Text<'a> {
@@ -63,41 +65,60 @@ pub(super) struct Run {
 /// Bytes that are looked at together.
 const LANE: usize = 32;
 
+/// Bytes that are looked at a word at a time before that: most names and many values end within them.
+const SHORT: usize = 16;
+
 /// The run that begins at `from`.
 pub(super) fn run(chunk: &[u8], from: usize) -> Run {
-    let (mut end, mut bits) = (from, 0_u8);
-    while let Some(lane) = chunk.get(end..end + LANE) {
-        let (mut stops, mut lane_bits) = (false, 0);
+    let mut run = Run { end: from, is_ascii: true };
+    if run.extend_by_words(chunk, from + SHORT) {
+        return run;
+    }
+    while let Some(lane) = chunk.get(run.end..run.end + LANE) {
+        let (mut stops, mut bits) = (false, 0);
         for &byte in lane {
             stops |= is_stop(byte);
-            lane_bits |= byte;
+            bits |= byte;
         }
         if stops {
             break;
         }
-        bits |= lane_bits;
-        end += LANE;
+        run.is_ascii &= bits < 0x80;
+        run.end += LANE;
     }
-    while let Some(word) = chunk.get(end..end + 8) {
-        let word = u64::from_le_bytes(word.try_into().expect("a slice of eight bytes is eight bytes"));
-        let stops = stops_in(word);
-        // Where nothing stops, trailing_zeros is 64: all eight bytes belong to the run.
-        let inside = (stops.trailing_zeros() / 8) as usize;
-        let kept = if inside == 8 { word } else { word & ((1 << (inside * 8)) - 1) };
-        bits |= if kept & HIGH == 0 { 0 } else { 0x80 };
-        end += inside;
-        if inside < 8 {
-            return Run { end, is_ascii: bits < 0x80 };
+    if !run.extend_by_words(chunk, chunk.len()) {
+        run.extend_by_bytes(chunk);
+    }
+    run
+}
+
+impl Run {
+    /// Goes on to `limit`, or to where less than a word is left before the chunk's end. Whether a byte stopped it.
+    fn extend_by_words(&mut self, chunk: &[u8], limit: usize) -> bool {
+        while self.end < limit
+            && let Some(word) = chunk.get(self.end..self.end + 8)
+        {
+            let word = u64::from_le_bytes(word.try_into().expect("a slice of eight bytes is eight bytes"));
+            let stops = stops_in(word);
+            if stops == 0 {
+                self.is_ascii &= word & HIGH == 0;
+                self.end += 8;
+                continue;
+            }
+            let inside = stops.trailing_zeros() & !7;
+            self.is_ascii &= word & HIGH & ((1 << inside) - 1) == 0;
+            self.end += (inside / 8) as usize;
+            return true;
+        }
+        false
+    }
+
+    fn extend_by_bytes(&mut self, chunk: &[u8]) {
+        while let Some(&byte) = chunk.get(self.end).filter(|&&byte| !is_stop(byte)) {
+            self.is_ascii &= byte < 0x80;
+            self.end += 1;
         }
     }
-    while let Some(&byte) = chunk.get(end) {
-        if is_stop(byte) {
-            break;
-        }
-        bits |= byte;
-        end += 1;
-    }
-    Run { end, is_ascii: bits < 0x80 }
 }
 
 fn is_stop(byte: u8) -> bool {
@@ -155,7 +176,7 @@ impl Utf8 {
                 Err(_) => return Err(-pending_len),
             }
         }
-        let Err(error) = std::str::from_utf8(&run[at..]) else { return Ok(()) };
+        let Err(error) = from_utf8(&run[at..]) else { return Ok(()) };
         let begins = at + error.valid_up_to();
         if border == Border::Letter || error.error_len().is_some() {
             return Err(begins as isize);
