@@ -44,13 +44,13 @@ mod tests {
         let start = Instant::now();
         let early = start + Duration::from_secs(10);
         let late = start + Duration::from_secs(25);
-        poll_fn(|cx| Poll::Ready(assert!(deadline.poll(cx, early).is_pending()))).await;
+        assert!(poll_fn(|cx| Poll::Ready(deadline.poll(cx, early).is_pending())).await);
         poll_fn(|cx| deadline.poll(cx, late)).await;
         assert_eq!(Instant::now().duration_since(start).as_secs(), 25);
         // An elapsed timer serves the next limit, also one that comes sooner than the last.
         poll_fn(|cx| deadline.poll(cx, late + Duration::from_secs(40))).await;
         let next = Instant::now() + Duration::from_secs(3);
-        poll_fn(|cx| Poll::Ready(assert!(deadline.poll(cx, next + Duration::from_secs(9)).is_pending()))).await;
+        assert!(poll_fn(|cx| Poll::Ready(deadline.poll(cx, next + Duration::from_secs(9)).is_pending())).await);
         poll_fn(|cx| deadline.poll(cx, next)).await;
         assert_eq!(Instant::now(), next);
     }

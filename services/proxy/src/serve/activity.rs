@@ -27,6 +27,8 @@ pub(super) struct Activity {
     rest_since: Moment,
     write_blocked_since: Moment,
     settled: AtomicBool,
+    /// How often everything written had left; wraps.
+    flushes: AtomicU32,
     refused: AtomicU16,
     closing: AtomicBool,
     leftover: Mutex<Option<Leftover>>,
@@ -76,6 +78,7 @@ impl Activity {
             rest_since: Moment::default(),
             write_blocked_since: Moment::default(),
             settled: AtomicBool::new(true),
+            flushes: AtomicU32::new(0),
             refused: AtomicU16::new(0),
             closing: AtomicBool::new(false),
             leftover: Mutex::default(),
@@ -119,6 +122,7 @@ impl Activity {
 
     /// Everything written so far has left.
     pub(super) fn flushed(&self) {
+        self.flushes.store(self.flushes.load(Relaxed).wrapping_add(1), Relaxed);
         if !self.is_busy() {
             self.settled.store(true, Relaxed);
         }
@@ -189,6 +193,12 @@ impl Activity {
             head if head == Head::Begun as u8 => Some((Waiting::Head, since(&self.rest_since) + limits.head_timeout)),
             _ => Some((Waiting::NextRequest, since(&self.rest_since) + limits.idle)),
         }
+    }
+}
+
+impl OpenRequest {
+    pub(super) fn flushes(&self) -> u32 {
+        self.0.flushes.load(Relaxed)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::{
     convert::Infallible,
+    error::Error as StdError,
     future::Future,
     marker::PhantomData,
     pin::Pin,
@@ -66,9 +67,22 @@ pin_project! {
     pub(super) struct Sent<B> {
         #[pin]
         content: Content<B>,
+        failed: Option<Failed>,
         open: Option<OpenRequest>,
     }
 }
+
+/// An error of the body, held back until what came before it has left: hyper drops what it holds at an error, and a client
+/// would lose an answer's last good bytes.
+struct Failed {
+    error: Box<dyn StdError + Send + Sync>,
+    flushes_before: u32,
+    rounds_left: u8,
+}
+
+/// How often a failed body lets others run before it fails without having seen its bytes leave. HTTP/1.1 needs one; an
+/// HTTP/2 connection is another task, and its client may not want any bytes.
+const ROUNDS_MAX: u8 = 16;
 
 pin_project! {
     #[project = ContentProjection]
@@ -112,7 +126,7 @@ impl<S, B> Calls<S, B> {
     fn refuse(&self, refused: Refused) -> Response<Sent<B>> {
         let refusal = (self.activity.counted.shared.refusals)(refused);
         let body = (!refusal.body.is_empty()).then_some(refusal.body);
-        let mut answer = Response::new(Sent { content: Content::Refusal { body }, open: None });
+        let mut answer = Response::new(Sent { content: Content::Refusal { body }, failed: None, open: None });
         *answer.status_mut() = refused.status().expect("what is refused by its head has a status");
         if !answer.body().is_refusal_empty() {
             answer.headers_mut().insert(CONTENT_TYPE, refusal.content_type);
@@ -155,7 +169,7 @@ where
         let mut answer = match this.stage.as_mut().project() {
             StageProjection::Service { answer } => {
                 let Ok(answer) = ready!(answer.poll(cx));
-                answer.map(|body| Sent { content: Content::Service { body }, open: None })
+                answer.map(|body| Sent { content: Content::Service { body }, failed: None, open: None })
             }
             StageProjection::Refused { answer } => answer.take().expect("a future is not polled after it was ready"),
             StageProjection::Over => unreachable!("a future is not polled after it was ready"),
@@ -180,15 +194,39 @@ impl<B> Sent<B> {
     }
 }
 
+impl Failed {
+    fn poll(
+        failed: &mut Option<Self>,
+        open: Option<&OpenRequest>,
+        cx: &Context<'_>,
+    ) -> Poll<Box<dyn StdError + Send + Sync>> {
+        let waiting = failed.as_mut().expect("polled only with an error at hand");
+        let left = open.is_none_or(|open| open.flushes() != waiting.flushes_before);
+        if !left && waiting.rounds_left > 0 {
+            waiting.rounds_left -= 1;
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        Poll::Ready(failed.take().expect("seen above").error)
+    }
+}
+
 impl<B: Sendable> Body for Sent<B> {
     type Data = Bytes;
-    type Error = B::Error;
+    type Error = Box<dyn StdError + Send + Sync>;
 
-    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
-        match self.project().content.project() {
-            ContentProjection::Service { body } => body.poll_frame(cx),
-            ContentProjection::Refusal { body } => Poll::Ready(body.take().map(|body| Ok(Frame::data(body)))),
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        let this = self.project();
+        if this.failed.is_none() {
+            let polled = match this.content.project() {
+                ContentProjection::Service { body } => body.poll_frame(cx).map_err(Into::into),
+                ContentProjection::Refusal { body } => Poll::Ready(body.take().map(|body| Ok(Frame::data(body)))),
+            };
+            let Poll::Ready(Some(Err(error))) = polled else { return polled };
+            let flushes_before = this.open.as_ref().map_or(0, OpenRequest::flushes);
+            *this.failed = Some(Failed { error, flushes_before, rounds_left: ROUNDS_MAX });
         }
+        Failed::poll(this.failed, this.open.as_ref(), cx).map(|error| Some(Err(error)))
     }
 
     fn is_end_stream(&self) -> bool {

@@ -3,6 +3,8 @@
 //! Tests are named after the public bug reports whose inputs they replay, where there is one. Limits are scaled down; no
 //! test waits for a time to pass but those that test a time.
 
+#![expect(clippy::unwrap_used, reason = "a test may end where it fails")]
+
 mod client_http1;
 mod client_http2;
 mod rig;
