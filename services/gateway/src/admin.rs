@@ -77,7 +77,7 @@ pub(crate) struct AdminApi;
     (status = 200, description = "It is", body = String, content_type = "text/plain", example = "ok"),
 ))]
 async fn healthz() -> Response {
-    plain(StatusCode::OK, "ok\n")
+    plain(StatusCode::OK, "ok")
 }
 
 /// Whether to send requests here
@@ -91,8 +91,8 @@ async fn healthz() -> Response {
 ))]
 async fn readyz(State(world): State<Arc<World>>) -> Response {
     match world.readiness.check() {
-        Ok(()) => plain(StatusCode::OK, "ready\n"),
-        Err(reason) => plain(StatusCode::SERVICE_UNAVAILABLE, format!("{}\n", reason.as_str())),
+        Ok(()) => plain(StatusCode::OK, "ready"),
+        Err(reason) => plain(StatusCode::SERVICE_UNAVAILABLE, reason.as_str()),
     }
 }
 

@@ -48,6 +48,10 @@ pub fn document() -> OpenApi {
         item.servers = Some(if both { vec![data_port(), admin_port()] } else { vec![admin_port()] });
     }
     document.merge(data_api());
+    // Merging leaves these kinds of components behind.
+    let components = document.components.get_or_insert_default();
+    components.parameters = headers::of_requests();
+    components.headers = headers::of_answers();
     document.info = InfoBuilder::new()
         .title("Inference Gateway")
         .version(env!("CARGO_PKG_VERSION"))
@@ -71,14 +75,12 @@ fn data_api() -> OpenApi {
         .scheme(HttpAuthScheme::Bearer)
         .description(Some("Goes on to the endpoint as it came, unless the endpoint has a key of its own."))
         .build();
-    let mut components = ComponentsBuilder::new()
+    let components = ComponentsBuilder::new()
         .schemas_from_iter(bodies::schemas())
         .schemas_from_iter(refusals::schemas())
         .responses_from_iter(refusals::responses())
         .security_scheme(BEARER, SecurityScheme::Http(bearer))
         .build();
-    components.parameters = headers::of_requests();
-    components.headers = headers::of_answers();
     let mut api = OpenApiBuilder::new().paths(paths).components(Some(components)).tags(Some(tags())).build();
     api.servers = Some(vec![data_port()]);
     api

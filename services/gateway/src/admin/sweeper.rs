@@ -89,6 +89,11 @@ impl Sweeper {
         });
     }
 
+    #[cfg(test)]
+    pub(super) fn remembered(&self) -> impl Iterator<Item = &str> {
+        self.pools.keys().map(|name| &**name)
+    }
+
     /// Remembers what the configuration in force has.
     fn note(&mut self, routes: &Routes) {
         for seen in self.pools.values_mut() {
