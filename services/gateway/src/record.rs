@@ -11,7 +11,7 @@ use std::{
 
 use pool::Moment;
 use protocol::{Api, Reason, Usage};
-use telemetry::request_log::{Line, RequestLog};
+use telemetry::request_log::{LEVEL, Line, RequestLog};
 
 use crate::{
     clock::Clock,
@@ -162,8 +162,8 @@ impl Record {
         let ms = |duration: Duration| duration.as_secs_f64() * 1e3;
         let waited = self.dispatched.zip(self.body_read).map(|(dispatched, read)| dispatched.since(read));
         Line {
-            time: SystemTime::now(),
-            level: "info",
+            ended: SystemTime::now(),
+            level: LEVEL,
             message: "request",
             request_id: self.request_id.clone(),
             model: self.asked_model.clone().or_else(|| self.served.as_ref().map(|served| Arc::clone(&served.model))),

@@ -32,13 +32,16 @@ pub enum Style {
     Text,
 }
 
+/// The level of every line.
+pub const LEVEL: &str = "INFO";
+
 /// What is said of one request. Absent values are `null`, never guessed.
 #[derive(Clone, Debug, Serialize)]
 pub struct Line {
     /// When it ended.
-    #[serde(serialize_with = "as_rfc3339")]
-    pub time: SystemTime,
-    /// Always `info`.
+    #[serde(rename = "timestamp", serialize_with = "as_rfc3339")]
+    pub ended: SystemTime,
+    /// Always `INFO`, as `tracing` writes it in the other lines.
     pub level: &'static str,
     /// Always `request`.
     pub message: &'static str,
@@ -184,7 +187,7 @@ fn format_line(text: &mut Vec<u8>, style: Style, line: &Line) {
             let _ = writeln!(
                 text,
                 "{} {} {} model={} pool={} endpoint={} outcome={} tokens={}+{} ttft_ms={} duration_ms={:.1} id={}{}",
-                jiff::Timestamp::try_from(line.time).unwrap_or_default(),
+                jiff::Timestamp::try_from(line.ended).unwrap_or_default(),
                 line.status,
                 line.api,
                 named(&line.model),
@@ -243,8 +246,8 @@ mod tests {
 
     fn line(id: &str) -> Line {
         Line {
-            time: SystemTime::UNIX_EPOCH,
-            level: "info",
+            ended: SystemTime::UNIX_EPOCH,
+            level: LEVEL,
             message: "request",
             request_id: id.into(),
             model: Some("llama".into()),
@@ -282,7 +285,7 @@ mod tests {
         assert_eq!(lines[7]["x-request-id"], "a\"7");
         assert_eq!(lines[7]["modelName"], "llama");
         assert_eq!(lines[7]["endpoint"], serde_json::Value::Null);
-        assert_eq!(lines[7]["time"], "1970-01-01T00:00:00.000000Z");
+        assert_eq!(lines[7]["timestamp"], "1970-01-01T00:00:00.000000Z");
     }
 
     #[test]
