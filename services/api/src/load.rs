@@ -8,7 +8,7 @@ use crate::{
     Loaded, Source, Violations,
     document::Kind,
     effect,
-    place::{Findings, Path, Place, shorten},
+    place::{Findings, Path, Place, quoted},
     resolve, rules,
     schema::{
         Shape,
@@ -22,9 +22,6 @@ pub(crate) const DEFAULT_NAMESPACE: &str = "default";
 
 /// Kubernetes' wrapper of several objects, as `kubectl get -o yaml` writes it.
 const LIST: (&str, &str) = ("v1", "List");
-
-/// Longest text of the operator's that a message repeats, in characters.
-const SHOWN_CHARS_MAX: usize = 80;
 
 /// A document of a known kind.
 #[derive(Debug)]
@@ -129,14 +126,13 @@ fn kind_of(api_version: &str, kind: &str) -> Result<Kind, (&'static str, String)
         let names = || Kind::ALL.into_iter().map(Kind::name);
         let hint = nearest(kind, names()).map(|name| format!("; did you mean `{name}`?")).unwrap_or_default();
         let names = names().collect::<Vec<_>>().join(", ");
-        let kind = shorten(kind, SHOWN_CHARS_MAX);
-        return Err(("kind", format!("unknown kind {kind:?}: known are {names}{hint}")));
+        return Err(("kind", format!("unknown kind {}: known are {names}{hint}", quoted(kind))));
     };
     if known.api_versions().contains(&api_version) {
         return Ok(known);
     }
     let versions = known.api_versions().iter().map(|version| format!("`{version}`")).collect::<Vec<_>>().join(" or ");
-    Err(("apiVersion", format!("must be {versions} for kind {kind}, not {:?}", shorten(api_version, SHOWN_CHARS_MAX))))
+    Err(("apiVersion", format!("must be {versions} for kind {kind}, not {}", quoted(api_version))))
 }
 
 /// Leaves out documents of another namespace than the configuration's, as a cluster would.

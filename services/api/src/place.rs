@@ -6,6 +6,9 @@ use crate::violation::{Violation, Violations};
 /// hostile text could hold millions.
 const VIOLATIONS_MAX: usize = 1_000;
 
+/// Longest text of the operator's that a message repeats, in characters.
+const TEXT_SHOWN_CHARS_MAX: usize = 80;
+
 /// Longest key shown in a path, in characters. Longer ones are cut: keys are the operator's text.
 const KEY_SHOWN_CHARS_MAX: usize = 80;
 
@@ -90,6 +93,11 @@ impl Findings {
         }
         (!violations.is_empty()).then_some(Violations(violations))
     }
+}
+
+/// A text of the operator's as messages repeat it: quoted, on one line, and not longer than a line.
+pub(crate) fn quoted(text: &str) -> String {
+    format!("{:?}", shorten(text, TEXT_SHOWN_CHARS_MAX))
 }
 
 /// At most `chars_max` characters of a text of the operator's, with a sign when some are left out.

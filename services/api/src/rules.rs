@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use crate::{
     document::Kind,
     load::Item,
-    place::Findings,
+    place::{Findings, quoted},
     yaml::{Cursor, Value},
 };
 
@@ -90,7 +90,7 @@ fn unique(list: &Cursor<'_>, field: &str, findings: &mut Findings) {
         let Some(value) = item.get(field) else { continue };
         let Some(text) = value.text() else { continue };
         if let Some(other) = first.get(text) {
-            findings.report(value.place(), format!("{field} must be unique: {other} has {text:?} too"));
+            findings.report(value.place(), format!("{field} must be unique: {other} has {} too", quoted(text)));
         } else {
             first.insert(text, item.path.as_str().to_owned());
         }

@@ -126,7 +126,7 @@ pub enum PickerName {
     Epp,
 }
 
-/// Which metric names the endpoints publish. All but `vllm` and `sglang` are additions to the contract.
+/// Which metric names the endpoints publish. Those marked (ours) are additions to the contract.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum EngineName {
@@ -135,17 +135,17 @@ pub enum EngineName {
     Vllm,
     /// SGLang.
     Sglang,
-    /// Hugging Face text-generation-inference (**[ours]**).
+    /// Hugging Face text-generation-inference (ours).
     Tgi,
-    /// TensorRT-LLM's `trtllm-serve` (**[ours]**).
+    /// TensorRT-LLM's `trtllm-serve` (ours).
     Trtllm,
-    /// Triton with the TensorRT-LLM back end (**[ours]**).
+    /// Triton with the TensorRT-LLM back end (ours).
     Triton,
-    /// llama.cpp's server (**[ours]**).
+    /// llama.cpp's server (ours).
     Llamacpp,
-    /// The first known name on the page decides (**[ours]**).
+    /// The first known name on the page decides (ours).
     Auto,
-    /// No metrics page: active health and own in-flight work only (**[ours]**).
+    /// No metrics page: active health and own in-flight work only (ours).
     None,
 }
 

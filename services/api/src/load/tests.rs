@@ -236,6 +236,14 @@ fn one_endpoint_may_serve_two_names() {
 }
 
 #[test]
+fn one_server_written_twice_is_said() {
+    let text = format!("{MINIMAL}{ENDPOINT}{}", ENDPOINT.replace("llama-0", "llama-1"));
+    let notice =
+        "0.yaml:16: Endpoint has the address and port of Endpoint llama-0: the work of one is not seen in the other";
+    assert_eq!(load_texts(&[&text]).unwrap().notices, [notice]);
+}
+
+#[test]
 fn documents_may_stand_in_several_files_in_any_order() {
     let apart = load_texts(&[ENDPOINT, "# nothing\n", MINIMAL]).unwrap().config;
     assert_eq!(apart, config(&format!("{MINIMAL}{ENDPOINT}")));
@@ -801,6 +809,22 @@ proptest! {
             Ok(loaded) => prop_assert!(!loaded.config.schedulers.is_empty()),
             Err(violations) => prop_assert!(!violations.0.is_empty() && violations.0.iter().all(|violation| !violation.message.contains("a fault of the gateway"))),
         }
+    }
+}
+
+#[test]
+fn each_violation_is_one_short_line() {
+    let (long, key) = ("x\\n".repeat(10_000), "y\\n".repeat(300));
+    let text = MINIMAL.replace(
+        "name: llama\n",
+        &format!("name: \"{long}\"\n    \"{key}\": \"{long}\"\n    engineType: \"{long}\"\n"),
+    );
+    let twice = text.replace("modelName: llama", &format!("modelName: \"{long}\""));
+    let second = format!("{twice}  - {{name: b, modelSelector: {{}}, modelName: \"{long}\"}}\n");
+    let found = violations(&second);
+    assert_eq!(found.len(), 6, "{found:?}");
+    for violation in found {
+        assert!(!violation.contains('\n') && violation.len() < 700, "{violation}");
     }
 }
 

@@ -1,5 +1,7 @@
 //! Notices about a configuration that is valid and may not be what was meant.
 
+use std::collections::BTreeMap;
+
 use crate::{
     Config, EndpointSpec,
     load::Item,
@@ -8,7 +10,14 @@ use crate::{
 
 /// `places` are those of the configuration's endpoints, in their order.
 pub(super) fn check(config: &Config, item: &Item<'_>, places: &[Place], notices: &mut Findings) {
+    let mut addresses: BTreeMap<(&str, Option<u16>), &str> = BTreeMap::new();
     for (endpoint, place) in config.endpoints.iter().zip(places) {
+        if let Some(other) = addresses.insert((&endpoint.address, endpoint.port), &endpoint.name) {
+            let message = format!(
+                "Endpoint has the address and port of Endpoint {other}: the work of one is not seen in the other"
+            );
+            notices.report(place.clone(), message);
+        }
         endpoint_in_pools(config, endpoint, place, notices);
         if endpoint.tls.as_ref().is_some_and(|tls| tls.insecure_skip_verify) {
             let message = "Endpoint's certificate is not checked: anyone on the way can read and change requests";

@@ -9,7 +9,7 @@ use crate::{
     document::Kind,
     format::Format,
     load::Item,
-    place::{Findings, Place, shorten},
+    place::{Findings, Place, quoted},
     schema::check::nearest,
     yaml::{self, Budget, Cursor, Text, Value},
 };
@@ -20,9 +20,6 @@ const MANAGED_LABEL: (&str, &str) = ("inference.networking.k8s.io/bbr-managed", 
 /// Most adapters of one gateway, schedulers and `ConfigMap`s together.
 const ADAPTERS_MAX: usize = 10_000;
 const _: () = assert!(ADAPTERS_MAX == 10_000, "`RULES` says this number to operators");
-
-/// Longest name that a message repeats, in characters.
-const SHOWN_CHARS_MAX: usize = 80;
 
 pub(super) fn check(
     spec: &Cursor<'_>,
@@ -70,14 +67,12 @@ struct Bases<'a, 'f> {
 impl<'a> Bases<'a, '_> {
     fn claim(&mut self, adapter: &str, base: &'a str, place: Place) {
         if self.models.contains(adapter) {
-            return self
-                .findings
-                .report(place, format!("adapter {:?} is called like a model", shorten(adapter, SHOWN_CHARS_MAX)));
+            return self.findings.report(place, format!("adapter {} is called like a model", quoted(adapter)));
         }
         match self.of.get(adapter) {
             Some(other) if *other != base => {
-                let (adapter, other) = (shorten(adapter, SHOWN_CHARS_MAX), shorten(other, SHOWN_CHARS_MAX));
-                self.findings.report(place, format!("adapter {adapter:?} belongs to base model {other:?} already"));
+                let (adapter, other) = (quoted(adapter), quoted(other));
+                self.findings.report(place, format!("adapter {adapter} belongs to base model {other} already"));
             }
             Some(_) => {}
             None => {
@@ -97,8 +92,7 @@ fn config_map<'a>(at: &Cursor<'a>, bases: &mut Bases<'a, '_>) {
     let Some(base) = base_at.text() else { return };
     if !bases.models.contains(base) {
         let hint = nearest(base, bases.models.iter().copied()).map(|name| format!("; did you mean `{name}`?"));
-        let message =
-            format!("no scheduler has the modelName {:?}{}", shorten(base, SHOWN_CHARS_MAX), hint.unwrap_or_default());
+        let message = format!("no scheduler has the modelName {}{}", quoted(base), hint.unwrap_or_default());
         return bases.findings.report(base_at.place(), message);
     }
     if let Some(list) = at.find(&["data", "adapters"]) {

@@ -2,7 +2,12 @@
 
 use super::{exactly_one, unique};
 use crate::{
-    document::Kind, duration::GatewayDuration, load::Item, place::Findings, schema::check::nearest, yaml::Cursor,
+    document::Kind,
+    duration::GatewayDuration,
+    load::Item,
+    place::{Findings, quoted},
+    schema::check::nearest,
+    yaml::Cursor,
 };
 
 /// The numbers of a limit, of which one must be there.
@@ -40,7 +45,7 @@ fn default_backend_exists(spec: &Cursor<'_>, items: &[Item<'_>], findings: &mut 
     let endpoints = || items.iter().filter(|item| item.kind == Kind::Endpoint).filter_map(Item::name);
     if !endpoints().any(|endpoint| endpoint == name) {
         let hint = nearest(name, endpoints()).map(|name| format!("; did you mean `{name}`?")).unwrap_or_default();
-        findings.report(at.place(), format!("no Endpoint is called {name:?}{hint}"));
+        findings.report(at.place(), format!("no Endpoint is called {}{hint}", quoted(name)));
     }
 }
 

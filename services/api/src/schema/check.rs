@@ -9,16 +9,16 @@ use super::{Field, Presence, Shape, Unknown};
 use crate::{
     duration::GatewayDuration,
     format::Format,
-    place::{Findings, Place, shorten},
+    place::{Findings, Place, quoted},
     quantity::ByteQuantity,
-    yaml::{Cursor, Node, Style, Text, Value},
+    yaml::{Cursor, Node, Value},
 };
 
 /// Names further away than this (Jaro-Winkler, 1 is equal) are not what the operator meant.
 const SIMILARITY_MIN: f64 = 0.75;
 
-/// Longest value of the operator's that a message repeats, in characters.
-const VALUE_SHOWN_CHARS_MAX: usize = 60;
+/// Longest text that is compared with names, in characters: no name of ours comes near, and comparing is quadratic.
+const COMPARED_CHARS_MAX: usize = 100;
 
 /// Holds a document, or a part of one, against its shape.
 pub(crate) fn check(shape: &Shape, at: &Cursor<'_>, findings: &mut Findings) -> Json {
@@ -56,6 +56,9 @@ pub(crate) fn plain_json(node: &Node) -> Json {
 
 /// The nearest of some names, if one is near enough to have been meant.
 pub(crate) fn nearest<'a>(written: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    if written.chars().nth(COMPARED_CHARS_MAX).is_some() {
+        return None;
+    }
     let written = written.to_ascii_lowercase();
     let score = |name: &str| strsim::jaro_winkler(&written, &name.to_ascii_lowercase());
     names
@@ -67,6 +70,12 @@ pub(crate) fn nearest<'a>(written: &str, names: impl Iterator<Item = &'a str>) -
 
 fn object(fields: &[Field], unknown: Unknown, at: &Cursor<'_>, findings: &mut Findings) -> Json {
     let Value::Map(entries) = &at.node.value else { return wrong_kind("a map", at, findings) };
+    // What a misspelt field can have meant: not one that is there already.
+    let absent: Vec<&str> = fields
+        .iter()
+        .map(|field| field.name.as_str())
+        .filter(|name| !entries.iter().any(|(key, _)| key == name))
+        .collect();
     let mut out = Map::new();
     for (key, node) in entries {
         let child = Cursor { source: at.source, node, path: at.path.field(key) };
@@ -78,7 +87,7 @@ fn object(fields: &[Field], unknown: Unknown, at: &Cursor<'_>, findings: &mut Fi
             (None, Unknown::Kept) => {
                 out.insert(key.clone(), plain_json(node));
             }
-            (None, Unknown::Refused) => unknown_field(key, fields, entries, &child, findings),
+            (None, Unknown::Refused) => unknown_field(key, &absent, &child, findings),
         }
     }
     for field in fields.iter().filter(|field| field.presence == Presence::Required && at.get(&field.name).is_none()) {
@@ -88,11 +97,8 @@ fn object(fields: &[Field], unknown: Unknown, at: &Cursor<'_>, findings: &mut Fi
     Json::Object(out)
 }
 
-fn unknown_field(key: &str, fields: &[Field], entries: &[(String, Node)], at: &Cursor<'_>, findings: &mut Findings) {
-    // A field that is there already was not meant.
-    let free =
-        fields.iter().map(|field| field.name.as_str()).filter(|name| !entries.iter().any(|(key, _)| key == name));
-    let hint = nearest(key, free).map(|name| format!("; did you mean `{name}`?")).unwrap_or_default();
+fn unknown_field(key: &str, absent: &[&str], at: &Cursor<'_>, findings: &mut Findings) {
+    let hint = nearest(key, absent.iter().copied()).map(|name| format!("; did you mean `{name}`?")).unwrap_or_default();
     findings.report(at.place(), format!("unknown field \"{}\"{hint}", at.path.as_str()));
 }
 
@@ -146,7 +152,9 @@ fn text(shape: &Shape, at: &Cursor<'_>, findings: &mut Findings) -> Json {
             if chars == 0 { "must not be empty".into() } else { format!("must have at least {chars_min} characters") },
         );
     } else if let Some(format) = format.filter(|format| !format.holds(text)) {
-        findings.report(at.place(), format!("must be {}, not {}", format.phrase(), shown(at.node)));
+        // A key written where its variable's name belongs must not end up in a log.
+        let found = if format == Format::EnvName { String::new() } else { format!(", not {}", shown(at.node)) };
+        findings.report(at.place(), format!("must be {}{found}", format.phrase()));
     } else if let Some(breach) = outside(text, at_least.as_deref(), at_most.as_deref()) {
         findings.report(at.place(), format!("{breach}, not {text}"));
     }
@@ -225,16 +233,16 @@ fn number((min, max, above): (f64, f64, Option<f64>), at: &Cursor<'_>, findings:
 fn wrong_kind(wanted: &str, at: &Cursor<'_>, findings: &mut Findings) -> Json {
     let scalar = matches!(at.node.value, Value::Bool(_) | Value::Int(_) | Value::Float(_));
     let hint = if scalar && wanted == "a text" { "; put it in quotes" } else { "" };
-    findings.report(at.place(), format!("must be {wanted}, not {}{hint}", shown(at.node)));
+    // A scalar in place of a map may be what must stay secret: `apiKey: sk-…`.
+    let found = if matches!(wanted, "a map" | "a list") { at.node.kind().to_owned() } else { shown(at.node) };
+    findings.report(at.place(), format!("must be {wanted}, not {found}{hint}"));
     Json::Null
 }
 
 /// A value as a message repeats it.
 fn shown(node: &Node) -> String {
     match &node.value {
-        Value::Text(Text { text, style: Style::Plain | Style::Quoted }) => {
-            format!("{:?}", shorten(text, VALUE_SHOWN_CHARS_MAX))
-        }
+        Value::Text(text) => quoted(&text.text),
         Value::Int(value) => format!("the integer {value}"),
         Value::Float(value) => format!("the number {value}"),
         Value::Bool(value) => format!("the boolean {value}"),
