@@ -15,6 +15,7 @@ use engine::{
     AdapterId, Counters, Engine, EventKind, FinishReason, Gauges, Histogram, Profile, Request, RequestId, SubmitError,
 };
 use parking_lot::Mutex;
+use pool::Moment;
 use tokio::sync::Notify;
 
 use crate::{
@@ -107,6 +108,8 @@ struct State {
     waker: Option<Waker>,
 }
 
+/// Steps caught up before others get their turn on this core.
+const STEPS_AT_ONCE_MAX: usize = 64;
 /// SGLang's `decode_log_interval`.
 const SGLANG_REFRESH_STEPS: u64 = 40;
 /// vLLM's bounds for the number of choices.
@@ -187,16 +190,13 @@ impl Driver {
         }
     }
 
-    fn step(&self, rank: &mut Rank) -> Option<pool::Moment> {
-        let before = rank.engine.stats().counters;
-        for event in rank.engine.step(self.clock.now()) {
-            let Some(watcher) = rank.watchers.get_mut(&event.id) else { continue };
-            rank.latencies.note(&mut watcher.marks, event.at, event.kind);
-            if watcher.progress.note(event.kind) {
-                rank.watchers.remove(&event.id);
-            }
+    fn step(&self, rank: &mut Rank) -> Option<Moment> {
+        let now = self.clock.now();
+        for _ in 0..STEPS_AT_ONCE_MAX {
+            // One step at a time: each has its own report.
+            let Some(at) = rank.engine.next_step_at().filter(|at| *at <= now) else { break };
+            rank.step(at, self.clock.unix_s());
         }
-        rank.after_step(before, self.clock.unix_s());
         rank.engine.next_step_at()
     }
 
@@ -213,6 +213,18 @@ impl Driver {
 }
 
 impl Rank {
+    fn step(&mut self, at: Moment, unix_s: f64) {
+        let before = self.engine.stats().counters;
+        for event in self.engine.step(at) {
+            let Some(watcher) = self.watchers.get_mut(&event.id) else { continue };
+            self.latencies.note(&mut watcher.marks, event.at, event.kind);
+            if watcher.progress.note(event.kind) {
+                self.watchers.remove(&event.id);
+            }
+        }
+        self.after_step(before, unix_s);
+    }
+
     /// Notes what outlives the step that may just have ended.
     fn after_step(&mut self, before: Counters, unix_s: f64) {
         let stats = self.engine.stats();

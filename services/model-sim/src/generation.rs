@@ -92,7 +92,8 @@ impl Sim {
         let room = self.room(ask)?;
         let tokens_max = ask.tokens_max.unwrap_or(room).min(room);
         let block_tokens = self.options.profile.block_tokens as usize;
-        let hash = ask.prompt.hash() ^ self.options.seed ^ ask.seed.rotate_left(17);
+        let adapter = ask.adapter.map_or(0, |adapter| u64::from(adapter.0) + 1);
+        let hash = ask.prompt.hash() ^ self.options.seed ^ ask.seed.rotate_left(17) ^ adapter.rotate_left(41);
         let mut choices = Vec::new();
         for number in 0..ask.choices {
             let plan = plan(&PlanRequest {

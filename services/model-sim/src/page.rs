@@ -96,14 +96,22 @@ fn page(sim: &Sim, text: Bytes) -> Response<Body> {
 /// Announces a whole page and ends in its middle.
 fn half(sim: &Sim) -> Response<Body> {
     let whole = render(sim, Show::All);
-    let body = HalfBody { sent: whole.slice(..whole.len() / 2), announced: whole.len() as u64, done: false };
+    let body = HalfBody { sent: whole.slice(..whole.len() / 2), announced: whole.len() as u64, stage: HalfStage::Send };
     page(sim, Bytes::new()).map(|_| body.boxed_unsync())
 }
 
 struct HalfBody {
     sent: Bytes,
     announced: u64,
-    done: bool,
+    stage: HalfStage,
+}
+
+/// Between the two the half is flushed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum HalfStage {
+    Send,
+    Flush,
+    Break,
 }
 
 impl http_body::Body for HalfBody {
@@ -112,12 +120,20 @@ impl http_body::Body for HalfBody {
 
     fn poll_frame(
         mut self: std::pin::Pin<&mut Self>,
-        _: &mut std::task::Context<'_>,
+        context: &mut std::task::Context<'_>,
     ) -> std::task::Poll<Option<Result<http_body::Frame<Bytes>, BrokenOff>>> {
-        if std::mem::replace(&mut self.done, true) {
-            return std::task::Poll::Ready(Some(Err(BrokenOff)));
+        match self.stage {
+            HalfStage::Send => {
+                self.stage = HalfStage::Flush;
+                std::task::Poll::Ready(Some(Ok(http_body::Frame::data(self.sent.clone()))))
+            }
+            HalfStage::Flush => {
+                self.stage = HalfStage::Break;
+                context.waker().wake_by_ref();
+                std::task::Poll::Pending
+            }
+            HalfStage::Break => std::task::Poll::Ready(Some(Err(BrokenOff))),
         }
-        std::task::Poll::Ready(Some(Ok(http_body::Frame::data(self.sent.clone()))))
     }
 
     fn size_hint(&self) -> http_body::SizeHint {

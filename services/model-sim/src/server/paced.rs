@@ -134,7 +134,9 @@ impl HttpBody for Paced {
                 Turn::Silence => return Poll::Pending,
                 // What was written so far is flushed after this; then the connection's task drops the socket.
                 Turn::Reset => {
-                    self.end(Outcome::Broken);
+                    if let Some(entry) = &self.tracking.entry {
+                        entry.end(Outcome::Broken);
+                    }
                     self.tracking.control.reset();
                     return Poll::Pending;
                 }
