@@ -60,7 +60,7 @@ enum Seen {
     #[default]
     Never,
     /// At least one line, usable or not.
-    Some,
+    Met,
     /// More samples than are kept.
     TooMany,
 }
@@ -69,7 +69,7 @@ impl Tally {
     /// A line of the family was met, whether or not it can be used.
     pub(super) fn met(&mut self) {
         if self.seen == Seen::Never {
-            self.seen = Seen::Some;
+            self.seen = Seen::Met;
         }
     }
 

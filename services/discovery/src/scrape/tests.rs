@@ -90,8 +90,8 @@ async fn d06_junk_does_not_end_the_scraping() {
 async fn d09_a_page_that_hangs_delays_nobody_and_is_known_to_accept() {
     let hanging = Server::start(|n| if n < 2 { page(IDLE) } else { Reply::hang() }).await;
     let good = Server::start(|_| page(BUSY)).await;
-    // One permit: the hanging one must not keep it from the healthy.
-    let settings = Settings { concurrency_max: 1, timeout: Duration::from_millis(300), ..rig::QUICK };
+    // One permit: the hanging one must not keep it from the healthy once it is known to hang.
+    let settings = Settings { concurrency_max: 1, timeout: Duration::from_secs(1), ..rig::QUICK };
     let mut rig = Rig::start_with(settings, [serving(1, hanging.address), serving(2, good.address)]);
     assert_eq!(rig.failed(1).await, Cause::Timeout);
     let mut seen = rig.observed(1).await;
@@ -99,11 +99,17 @@ async fn d09_a_page_that_hangs_delays_nobody_and_is_known_to_accept() {
         seen = rig.observed(1).await;
     }
     assert!(matches!(seen, Observation::NoPage { why: NoPage::Accepting, .. }));
-    let start = Instant::now();
-    for _ in 0..20 {
-        assert_eq!(waiting(&rig.observed(2).await), Some(9.0));
-    }
-    assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed());
+    let from = rig.seen.len();
+    assert_eq!(rig.failed(1).await, Cause::Timeout);
+    let looks: Vec<Moment> = rig.seen[from..]
+        .iter()
+        .filter_map(|event| match event {
+            Event::Observed(2, Observation::Page { began, .. }) => Some(*began),
+            Event::Observed(..) | Event::Failed(..) | Event::Families(_) | Event::Skipped(_) => None,
+        })
+        .collect();
+    assert!(looks.len() > 20, "{}", looks.len());
+    assert!(looks.windows(2).all(|pair| pair[1].since(pair[0]) < Duration::from_millis(500)), "{looks:?}");
 }
 
 #[tokio::test]
@@ -242,13 +248,18 @@ async fn a_redirect_leads_nowhere() {
 
 #[tokio::test]
 async fn a_kept_connection_that_the_engine_closed_is_made_anew_without_a_failure() {
-    let server = Server::start(|_| page(BUSY).then_close()).await;
-    let mut rig = Rig::start([serving(1, server.address)]);
-    for _ in 0..10 {
-        assert_eq!(waiting(&rig.observed(1).await), Some(9.0));
+    for server in [
+        Server::start(|_| page(BUSY).then_close()).await,
+        // Closed just as the next request was on its way.
+        Server::start(|n| if n % 2 == 0 { page(BUSY) } else { Reply::hang().then_close() }).await,
+    ] {
+        let mut rig = Rig::start([serving(1, server.address)]);
+        for _ in 0..10 {
+            assert_eq!(waiting(&rig.observed(1).await), Some(9.0));
+        }
+        assert!(!rig.seen.iter().any(|event| matches!(event, Event::Failed(..))));
+        assert!(server.connections() >= 5);
     }
-    assert!(!rig.seen.iter().any(|event| matches!(event, Event::Failed(..))));
-    assert!(server.connections() >= 10);
 }
 
 #[tokio::test]
