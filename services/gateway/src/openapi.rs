@@ -35,7 +35,11 @@ own APIs, sends each to the endpoint that will answer it first, and passes the a
 endpoint byte for byte, but for their decoding. On the **admin port** it tells people and Prometheus what it sees and why \
 it decided as it did.
 
-The body's `model` decides which pool a request goes to. An error of the gateway is an OpenAI error object (Anthropic's on \
+The body's `model` decides which pool a request goes to. The endpoint is told it in `x-gateway-model-name`, and the model \
+behind an adapter in `x-gateway-base-model-name`; a client's copy of these, and of every other header by which a request \
+could be steered, is dropped.
+
+An error of the gateway is an OpenAI error object (Anthropic's on \
 `/v1/messages`) whose `code` is from a closed list; errors of an endpoint pass unchanged. `HEAD` is answered wherever `GET` \
 is. Paths that are not listed are not forwarded, unless the configuration adds them.";
 

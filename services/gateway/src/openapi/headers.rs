@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use protocol::headers::{BASE_MODEL_NAME, FAIRNESS_ID, MODEL_NAME, OBJECTIVE, REQUEST_ID, SHOULD_RETRY};
+use protocol::headers::{FAIRNESS_ID, OBJECTIVE, REQUEST_ID, SHOULD_RETRY};
 use utoipa::openapi::{
     Header, Object, Ref, RefOr, Required, Type,
     header::HeaderBuilder,
@@ -13,7 +13,7 @@ use utoipa::openapi::{
 use crate::request_id;
 
 /// Names of the request headers' components, in the order in which they are listed.
-const OF_REQUESTS: [&str; 4] = ["RequestId", "Objective", "FairnessId", "GatewayHeaders"];
+const OF_REQUESTS: [&str; 3] = ["RequestId", "Objective", "FairnessId"];
 
 /// Of every answer.
 pub(super) const REQUEST_ID_ANSWERED: &str = "x-request-id";
@@ -56,14 +56,6 @@ pub(super) fn of_requests() -> BTreeMap<String, RefOr<Parameter>> {
         (
             fairness.to_string(),
             format!("The flow that the request belongs to (also read as `{fairness_alias}`). Never sent on."),
-        ),
-        (
-            MODEL_NAME.to_string(),
-            format!(
-                "Set by the gateway, never by a client: endpoints get the model asked for in this header and the model \
-                 behind it in `{BASE_MODEL_NAME}`. A client's copy of these, and of every other header by which a \
-                 request could be steered, is dropped."
-            ),
         ),
     ];
     let parameter = |(name, words): (String, String)| {

@@ -46,7 +46,7 @@ pub(super) fn operation(route: &Route) -> Operation {
     let operation = OperationBuilder::new()
         .operation_id(Some(operation_id(route)))
         .tag(about.tag)
-        .summary(Some(about.summary))
+        .summary(Some(summary(route, about.summary)))
         .description(alias_of(route).map(|first| format!("The same as `{first}`.")))
         .request_body(request(route, about.request))
         .responses(responses(route.api, about.answer))
@@ -61,6 +61,16 @@ pub(super) fn operation(route: &Route) -> Operation {
         operation.parameter(parameter)
     });
     refs_of_requests().fold(operation, OperationBuilder::parameter_ref).build()
+}
+
+/// Says what tells apart the paths of one API that are more than spellings.
+fn summary(route: &Route, of_the_api: &'static str) -> &'static str {
+    match route.path.rsplit('/').next() {
+        Some("cancel") => "Ends a stored response that is still being made",
+        Some("input_items") => "What a stored response was asked",
+        Some("batch") => "Several conversations in one request",
+        Some(_) | None => of_the_api,
+    }
 }
 
 /// `post_v1_chat_completions`: unique, since method and path are.
@@ -153,11 +163,13 @@ fn about(api: Api) -> About {
         Api::ResponseById => say("chat", "A stored response", Body::Open, JsonOrEvents(Body::CountedInOut)),
         Api::Messages => say("chat", "Anthropic's chat", Body::Messages, JsonOrEvents(Body::CountedInOut)),
         Api::CountTokens => say("tokens", "Tokens of an Anthropic conversation", Body::Messages, Json(Body::Open)),
-        Api::Completions => say("completions", "A text goes on", Body::Completion, JsonOrEvents(Body::Counted)),
+        Api::Completions => say("completions", "A prompt is continued", Body::Completion, JsonOrEvents(Body::Counted)),
         Api::Generate => {
             say("completions", "The engines' own generation", Body::MayNameModel, JsonOrEvents(Body::Open))
         }
-        Api::GenerateStream => say("completions", "The same, always streamed", Body::MayNameModel, Events),
+        Api::GenerateStream => {
+            say("completions", "The engines' own generation, always streamed", Body::MayNameModel, Events)
+        }
         Api::Invocations => {
             say("completions", "SageMaker's one path for everything", Body::MayNameModel, JsonOrEvents(Body::Counted))
         }
