@@ -6,22 +6,16 @@ use pool::{Adapters, Endpoint, Load, Moment, NoPage, Observation, Signal, State}
 use scheduling::{Lane, Tier, name_hash};
 
 use crate::{
-    HasPage, Seen, Settings, Standing,
+    HasPage, Seen, Standing,
     adapters::AdapterHistory,
     flights::{Flight, Flights, Line},
+    horizon::Horizon,
     work::{OwnWork, Stage},
 };
 
 /// How long a dispatched request may take to show up in the engine's own numbers: the way there, parsing, and
 /// tokenizing behind others (a 100,000-token prompt takes a common tokenizer 0.1–0.3 s).
 const SETTLING_FOR: Duration = Duration::from_secs(1);
-
-/// How long "its port accepts, but there is no page" is believed. Looks at an endpoint without a page come at growing
-/// intervals, so this is much longer than the age at which a report is stale.
-const ACCEPTING_FOR: Duration = Duration::from_secs(30);
-
-/// Age from which a list of busy adapters counts as empty. Engines leave the last list standing when they fall idle.
-const ADAPTERS_FOR: Duration = Duration::from_secs(5);
 
 /// See the module's text.
 #[derive(Debug)]
@@ -127,10 +121,9 @@ impl EndpointState {
     }
 
     /// How well it is known.
-    pub(crate) fn tier(&self, settings: &Settings, now: Moment) -> Tier {
-        let fresh = |at: Moment| if now.since(at) <= settings.stale_after { Tier::Ready } else { Tier::Stale };
-        let starting = now.since(self.joined_at) <= settings.starting_for;
-        let page_at = match settings.has_page {
+    pub(crate) fn tier(&self, horizon: &Horizon) -> Tier {
+        let fresh = |at: Moment| if at >= horizon.reports { Tier::Ready } else { Tier::Stale };
+        let page_at = match horizon.has_page {
             HasPage::Yes => self.page_at,
             HasPage::No => None,
         };
@@ -138,15 +131,15 @@ impl EndpointState {
             (Some((Found::Unreachable, _)), _) => Tier::Stale,
             (Some(_), Some(page_at)) => fresh(page_at),
             (Some((Found::Page | Found::Healthy, began)), None) => fresh(began),
-            (Some((Found::Accepting, _)) | None, _) if starting => Tier::Starting,
-            (Some((Found::Accepting, began)), None) if now.since(began) <= ACCEPTING_FOR => Tier::Ready,
+            (Some((Found::Accepting, _)) | None, _) if self.joined_at >= horizon.starting => Tier::Starting,
+            (Some((Found::Accepting, began)), None) if began >= horizon.accepting => Tier::Ready,
             (Some((Found::Accepting, _)) | None, _) => Tier::Stale,
         }
     }
 
     /// What an operator sees it as.
-    pub(crate) fn state(&self, settings: &Settings, now: Moment) -> State {
-        match (self.presence, self.tier(settings, now)) {
+    pub(crate) fn state(&self, horizon: &Horizon) -> State {
+        match (self.presence, self.tier(horizon)) {
             (Presence::Draining | Presence::Leaving, _) => State::Draining,
             (Presence::Serving, Tier::Ready) => State::Ready,
             (Presence::Serving, Tier::Starting) => State::Starting,
@@ -155,8 +148,8 @@ impl EndpointState {
     }
 
     /// Its list of busy adapters, unless it is too old to be believed.
-    pub(crate) fn adapter_report(&self, now: Moment, running: Option<f64>) -> Option<&Adapters> {
-        self.load.adapters.as_ref().filter(|a| now.since(a.at) <= ADAPTERS_FOR || running.is_some_and(|r| r > 0.0))
+    pub(crate) fn adapter_report(&self, horizon: &Horizon, running: Option<f64>) -> Option<&Adapters> {
+        self.load.adapters.as_ref().filter(|a| a.at >= horizon.adapters || running.is_some_and(|r| r > 0.0))
     }
 
     /// A flight begins here.

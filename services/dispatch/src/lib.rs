@@ -15,6 +15,7 @@ mod endpoint_state;
 mod explain;
 mod flights;
 mod fullness;
+mod horizon;
 mod load_now;
 mod pool_dispatch;
 mod request;

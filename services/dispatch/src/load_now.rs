@@ -1,10 +1,11 @@
 //! The load of an endpoint at this moment: what it reported, as far as that is fresh, joined with own work.
 
-use std::time::Duration;
+use pool::{Load, Signal};
 
-use pool::{Load, Moment, Signal};
-
-use crate::work::{OwnWork, Stage};
+use crate::{
+    horizon::Horizon,
+    work::{OwnWork, Stage},
+};
 
 /// The reported numbers that may be believed.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -15,9 +16,9 @@ pub(crate) struct Fresh {
 }
 
 impl Fresh {
-    pub(crate) fn of(load: &Load, now: Moment, stale_after: Duration) -> Self {
+    pub(crate) fn of(load: &Load, horizon: &Horizon) -> Self {
         let fresh = |signal: Option<Signal>| {
-            let signal = signal.filter(|s| now.since(s.at) <= stale_after)?;
+            let signal = signal.filter(|s| s.at >= horizon.reports)?;
             (signal.value.is_finite() && signal.value >= 0.0).then_some(signal.value)
         };
         Self { waiting: fresh(load.waiting), running: fresh(load.running), kv_cache: fresh(load.kv_cache) }

@@ -40,31 +40,31 @@ pub(crate) struct Work {
     pub(crate) new_tokens: u64,
 }
 
-/// Own work at one endpoint by [`Stage`].
+/// Own work at one endpoint by [`Stage`], and its sum, which each pick asks for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct OwnWork([Work; Stage::COUNT]);
+pub(crate) struct OwnWork {
+    by_stage: [Work; Stage::COUNT],
+    total: Work,
+}
 
 impl OwnWork {
     pub(crate) fn at(&self, stage: Stage) -> Work {
-        self.0[stage.index()]
+        self.by_stage[stage.index()]
+    }
+
+    pub(crate) fn total(&self) -> Work {
+        self.total
     }
 
     pub(crate) fn add(&mut self, stage: Stage, work: Work) {
-        let to = &mut self.0[stage.index()];
-        *to = to.plus(work);
+        self.by_stage[stage.index()].add(work);
+        self.total.add(work);
     }
 
     /// Takes off what [`OwnWork::add`] put on. A flight remembers its stage and its weight, so this never goes below 0.
     pub(crate) fn take(&mut self, stage: Stage, work: Work) {
-        let from = &mut self.0[stage.index()];
-        from.requests -= work.requests;
-        from.unanswered -= work.unanswered;
-        from.uncached_tokens -= work.uncached_tokens;
-        from.new_tokens -= work.new_tokens;
-    }
-
-    pub(crate) fn total(&self) -> Work {
-        self.0.iter().fold(Work::default(), |sum, &work| sum.plus(work))
+        self.by_stage[stage.index()].take(work);
+        self.total.take(work);
     }
 
     pub(crate) fn in_flight(&self) -> InFlight {
@@ -74,12 +74,17 @@ impl OwnWork {
 }
 
 impl Work {
-    fn plus(self, other: Self) -> Self {
-        Self {
-            requests: self.requests + other.requests,
-            unanswered: self.unanswered + other.unanswered,
-            uncached_tokens: self.uncached_tokens + other.uncached_tokens,
-            new_tokens: self.new_tokens + other.new_tokens,
-        }
+    fn add(&mut self, other: Self) {
+        self.requests += other.requests;
+        self.unanswered += other.unanswered;
+        self.uncached_tokens += other.uncached_tokens;
+        self.new_tokens += other.new_tokens;
+    }
+
+    fn take(&mut self, other: Self) {
+        self.requests -= other.requests;
+        self.unanswered -= other.unanswered;
+        self.uncached_tokens -= other.uncached_tokens;
+        self.new_tokens -= other.new_tokens;
     }
 }

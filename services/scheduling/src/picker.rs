@@ -6,7 +6,7 @@
 
 use std::cmp::Reverse;
 
-use crate::{Ask, Candidate, Ranked, Weights, rendezvous::draw};
+use crate::{Candidate, rendezvous::draw};
 
 /// Totals that differ by less are equal. Totals are sums of a few products of small integers and numbers in 0–1, so
 /// rounding noise is near 1e-15, and no difference that means anything is this small.
@@ -25,31 +25,41 @@ pub enum Won {
     TieByLeastRecent,
 }
 
-/// Smaller is better: total, then the tie-breaks.
-type Rank = (Reverse<i64>, u64, Reverse<u64>);
+/// Where a candidate stands. Smaller is better: total, then the tie-breaks.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    rank: (Reverse<i64>, u64, Reverse<u64>),
+    total: f64,
+    candidate: u32,
+}
 
-/// Puts the best `keep` first, in order. The rest stay unordered.
-pub(crate) fn order(
-    ranked: &mut [Ranked],
-    candidates: &[Candidate],
-    ask: &Ask,
-    weights: Weights,
-    keep: usize,
-) -> Option<Won> {
-    let key = ask.head.filter(|_| weights.prefix > 0);
-    let rank = |r: &Ranked| -> Rank {
-        let candidate = &candidates[r.candidate];
+impl Place {
+    /// Of the candidate `at` that place in the list, with this total. `key` stands for the prompt's first blocks.
+    pub(crate) fn new(at: usize, total: f64, candidate: &Candidate, key: Option<u64>, tie: u64) -> Self {
         let longest_unused_first = if key.is_some() { 0 } else { candidate.last_picked };
-        (Reverse(step(r.total)), longest_unused_first, Reverse(draw(key.unwrap_or(ask.tie), candidate.name_hash)))
-    };
-    let keep = keep.clamp(1, ranked.len().max(1));
-    if keep < ranked.len() {
-        ranked.select_nth_unstable_by_key(keep - 1, rank);
+        let drawn = draw(key.unwrap_or(tie), candidate.name_hash);
+        Self { rank: (Reverse(step(total)), longest_unused_first, Reverse(drawn)), total, candidate: at as u32 }
     }
-    ranked.get_mut(..keep)?.sort_unstable_by_key(rank);
-    let best = step(ranked.first()?.total);
-    let tied = ranked.iter().skip(1).any(|r| step(r.total) == best);
-    Some(match (ranked.len(), tied, key) {
+
+    pub(crate) fn candidate(&self) -> usize {
+        self.candidate as usize
+    }
+
+    pub(crate) fn total(&self) -> f64 {
+        self.total
+    }
+}
+
+/// Puts the best `keep` first, in order. The rest stay unordered. `None` when there are none.
+pub(crate) fn order(places: &mut [Place], key: Option<u64>, keep: usize) -> Option<Won> {
+    let keep = keep.clamp(1, places.len().max(1));
+    if keep < places.len() {
+        places.select_nth_unstable_by_key(keep - 1, |p| p.rank);
+    }
+    places.get_mut(..keep)?.sort_unstable_by_key(|p| p.rank);
+    let best = places.first()?.rank.0;
+    let tied = places.iter().skip(1).any(|p| p.rank.0 == best);
+    Some(match (places.len(), tied, key) {
         (1, _, _) => Won::OnlyCandidate,
         (_, false, _) => Won::HighestScore,
         (_, true, Some(_)) => Won::TieByPrefix,

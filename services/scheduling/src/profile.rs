@@ -2,7 +2,7 @@
 
 use crate::{
     Ask, Candidate, Scores, Weights,
-    picker::{Won, order},
+    picker::{Place, Won, order},
     scorer::{Field, Scorer, ages},
 };
 
@@ -11,6 +11,7 @@ use crate::{
 pub struct Profile {
     weights: Weights,
     ages: Vec<u64>,
+    places: Vec<Place>,
     ranked: Vec<Ranked>,
 }
 
@@ -41,21 +42,27 @@ impl Profile {
         self.weights = weights;
     }
 
-    /// Rates and ranks. The first `keep` of the result are the best, best first; the rest are in no order. `None`
-    /// when there are no candidates.
+    /// Rates all candidates and lists the best `keep`, best first. `None` when there are no candidates.
+    ///
+    /// All are rated by their total alone; what each scorer said is worked out again for the few that are listed.
     pub fn rank(&mut self, ask: &Ask, candidates: &[Candidate], keep: usize) -> Option<(Won, &[Ranked])> {
         self.ages.clear();
         if self.weights.of(Scorer::Lru, ask.model) > 0 {
             ages(candidates, &mut self.ages);
         }
         let field = Field::over(candidates);
-        self.ranked.clear();
-        self.ranked.extend(candidates.iter().enumerate().map(|(candidate, c)| {
-            let scores = field.rate(c, ask, self.weights, &self.ages);
-            let total = scores.iter().map(|s| f64::from(s.weight) * s.score).sum();
-            Ranked { candidate, total, scores }
+        let key = ask.head.filter(|_| self.weights.prefix > 0);
+        self.places.clear();
+        self.places.extend(candidates.iter().enumerate().map(|(at, candidate)| {
+            let total = field.total(candidate, ask, self.weights, &self.ages);
+            Place::new(at, total, candidate, key, ask.tie)
         }));
-        let won = order(&mut self.ranked, candidates, ask, self.weights, keep)?;
+        let won = order(&mut self.places, key, keep)?;
+        self.ranked.clear();
+        self.ranked.extend(self.places.iter().take(keep.max(1)).map(|place| {
+            let scores = field.rate(&candidates[place.candidate()], ask, self.weights, &self.ages);
+            Ranked { candidate: place.candidate(), total: place.total(), scores }
+        }));
         Some((won, &self.ranked))
     }
 }

@@ -125,16 +125,35 @@ impl Field {
     /// Rates one candidate. `ages` holds what [`lru::ages`] made of the same candidates.
     pub(crate) fn rate(&self, candidate: &Candidate, ask: &Ask, weights: Weights, ages: &[u64]) -> Scores {
         Scorer::ALL.map(|scorer| {
-            let (raw, score) = match scorer {
-                Scorer::Queue => self.queue.rate(candidate),
-                Scorer::KvCache => kv_cache::rate(candidate),
-                Scorer::Prefix => self.prefix.rate(candidate, ask),
-                Scorer::LoraAffinity => lora_affinity::rate(candidate, ask),
-                Scorer::RunningRequests => self.running.rate(candidate),
-                Scorer::Lru => lru::rate(candidate, self.prefix.coldness(), ages),
-            };
-            Score { raw, score: score.clamp(0.0, 1.0), weight: weights.of(scorer, ask.model) }
+            let (raw, score) = self.score(scorer, candidate, ask, ages);
+            Score { raw, score, weight: weights.of(scorer, ask.model) }
         })
+    }
+
+    /// The weighted sum of its ratings.
+    pub(crate) fn total(&self, candidate: &Candidate, ask: &Ask, weights: Weights, ages: &[u64]) -> f64 {
+        let mut total = 0.0;
+        for scorer in Scorer::ALL {
+            let weight = weights.of(scorer, ask.model);
+            if weight > 0 {
+                total += f64::from(weight) * self.score(scorer, candidate, ask, ages).1;
+            }
+        }
+        total
+    }
+
+    /// What one scorer looked at, and its rating.
+    #[inline]
+    fn score(&self, scorer: Scorer, candidate: &Candidate, ask: &Ask, ages: &[u64]) -> (f64, f64) {
+        let (raw, score) = match scorer {
+            Scorer::Queue => self.queue.rate(candidate),
+            Scorer::KvCache => kv_cache::rate(candidate),
+            Scorer::Prefix => self.prefix.rate(candidate, ask),
+            Scorer::LoraAffinity => lora_affinity::rate(candidate, ask),
+            Scorer::RunningRequests => self.running.rate(candidate),
+            Scorer::Lru => lru::rate(candidate, self.prefix.coldness(), ages),
+        };
+        (raw, score.clamp(0.0, 1.0))
     }
 }
 

@@ -9,6 +9,7 @@ use crate::{
     endpoint_state::{EndpointState, Presence},
     flights::{Flight, IN_FLIGHT_MAX},
     fullness::{Room, room},
+    horizon::Horizon,
     load_now::{self, Fresh, Means},
     work::Stage,
 };
@@ -50,8 +51,9 @@ impl PoolDispatch {
         decision.clear();
         self.index.tidy();
         self.index.matches(request.prefix, &mut self.scratch.matched);
-        let outlook = self.survey(request, now);
-        self.gather(request, &outlook, now);
+        let horizon = Horizon::new(&self.settings, now);
+        let outlook = self.survey(request, &horizon);
+        self.gather(request, &outlook, &horizon);
         decision.blocks = request.prefix.len() as u32;
         decision.basis = outlook.basis();
         if self.scratch.candidates.is_empty() || self.flights.open_count() >= IN_FLIGHT_MAX {
@@ -71,23 +73,24 @@ impl PoolDispatch {
     /// Whether an endpoint of a ranked list still takes work: neither gone nor draining nor full.
     pub fn has_room(&self, id: EndpointId, now: Moment) -> bool {
         let state = self.slots.get(&id).and_then(|&slot| self.endpoints[slot as usize].as_ref());
+        let horizon = &Horizon::new(&self.settings, now);
         state.filter(|s| s.presence == Presence::Serving).is_some_and(|state| {
-            let fresh = Fresh::of(&state.load, now, self.settings.stale_after);
-            matches!(room(state, state.tier(&self.settings, now), &fresh, &self.settings, now), Room::Left(_))
+            let fresh = Fresh::of(&state.load, horizon);
+            matches!(room(state, state.tier(horizon), &fresh, &self.settings, now), Room::Left(_))
         })
     }
 
     /// Looks at every endpoint once: who may be asked at all, the best tier there is, and the means of what is known.
-    fn survey(&mut self, request: &Request<'_>, now: Moment) -> Outlook {
+    fn survey(&mut self, request: &Request<'_>, horizon: &Horizon) -> Outlook {
         let mut outlook = Outlook { best: None, means: Means::default() };
         self.scratch.surveyed.clear();
         for (slot, state) in self.endpoints.iter().enumerate() {
             let Some(state) = state.as_ref().filter(|s| s.presence != Presence::Leaving) else { continue };
-            let tier = state.tier(&self.settings, now);
+            let tier = state.tier(horizon);
             let rejected = not_for(request, state);
             let mut fresh = Fresh::default();
             if tier == Tier::Ready {
-                fresh = Fresh::of(&state.load, now, self.settings.stale_after);
+                fresh = Fresh::of(&state.load, horizon);
             }
             if state.presence == Presence::Serving {
                 outlook.means.add(&fresh);
@@ -101,12 +104,12 @@ impl PoolDispatch {
     }
 
     /// Turns the endpoints of the best tier that have room into candidates.
-    fn gather(&mut self, request: &Request<'_>, outlook: &Outlook, now: Moment) {
+    fn gather(&mut self, request: &Request<'_>, outlook: &Outlook, horizon: &Horizon) {
         self.scratch.candidates.clear();
         for surveyed in self.scratch.surveyed.iter_mut().filter(|s| s.rejected.is_none()) {
             let Some(state) = &self.endpoints[surveyed.slot as usize] else { continue };
             surveyed.rejected = if Some(surveyed.tier) == outlook.best {
-                match room(state, surveyed.tier, &surveyed.fresh, &self.settings, now) {
+                match room(state, surveyed.tier, &surveyed.fresh, &self.settings, horizon.now) {
                     Room::Left(_) => None,
                     Room::None(why) => Some(why),
                 }
@@ -116,7 +119,7 @@ impl PoolDispatch {
             if surveyed.rejected.is_none() {
                 let matched = state.lane.map_or(0, |lane| self.scratch.matched[lane.index()]);
                 let filled = outlook.fill(surveyed.fresh);
-                self.scratch.candidates.push(candidate(surveyed.slot, state, &filled, matched, request, now));
+                self.scratch.candidates.push(candidate(surveyed.slot, state, &filled, matched, request, horizon));
             }
         }
     }
@@ -134,6 +137,7 @@ impl PoolDispatch {
         let candidates = &self.scratch.candidates;
         let Some((won, ranked)) = self.profile.rank(&ask, candidates, CANDIDATES_MAX) else { return };
         decision.reason = won.into();
+        decision.omitted = candidates.len() - ranked.len();
         for Ranked { candidate, total, scores } in ranked {
             let candidate = &candidates[*candidate];
             let Some(state) = &self.endpoints[candidate.slot as usize] else { continue };
@@ -231,12 +235,12 @@ fn candidate(
     filled: &Fresh,
     matched_blocks: u32,
     request: &Request<'_>,
-    now: Moment,
+    horizon: &Horizon,
 ) -> Candidate {
     let (own, since) = (&state.own, state.own.at(Stage::Since));
-    let residency = request
-        .adapter
-        .map_or(Residency::Absent, |name| state.adapters.residency(name, state.adapter_report(now, filled.running)));
+    let residency = request.adapter.map_or(Residency::Absent, |name| {
+        state.adapters.residency(name, state.adapter_report(horizon, filled.running))
+    });
     Candidate {
         slot,
         name_hash: state.name_hash,

@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::{Model, Profile, Residency, Score, Scores, name_hash};
+use crate::{Ask, Model, Profile, Residency, Weights, name_hash};
 
 fn candidates(last_picked: &[u64]) -> Vec<Candidate> {
     let candidate = |(slot, &last_picked): (usize, &u64)| Candidate {
@@ -19,16 +19,16 @@ fn candidates(last_picked: &[u64]) -> Vec<Candidate> {
     last_picked.iter().enumerate().map(candidate).collect()
 }
 
-fn ranked(totals: &[f64]) -> Vec<Ranked> {
-    let scores: Scores = [Score::default(); 6];
-    totals.iter().enumerate().map(|(candidate, &total)| Ranked { candidate, total, scores }).collect()
+fn places(totals: &[f64], last_picked: &[u64], key: Option<u64>) -> Vec<Place> {
+    let candidates = candidates(last_picked);
+    totals.iter().zip(&candidates).enumerate().map(|(at, (&total, c))| Place::new(at, total, c, key, 1)).collect()
 }
 
 fn ordered(totals: &[f64], last_picked: &[u64], prefix: &[u64]) -> (Won, Vec<usize>) {
-    let mut list = ranked(totals);
-    let ask = Ask::new(prefix, Model::Base, 0);
-    let won = order(&mut list, &candidates(last_picked), &ask, Weights::default(), totals.len()).unwrap();
-    (won, list.iter().map(|r| r.candidate).collect())
+    let key = Ask::new(prefix, Model::Base, 0).head;
+    let mut places = places(totals, last_picked, key);
+    let won = order(&mut places, key, totals.len()).unwrap();
+    (won, places.iter().map(Place::candidate).collect())
 }
 
 #[test]
@@ -66,10 +66,27 @@ fn prompts_with_the_same_first_blocks_stay_together() {
 
 #[test]
 fn with_prefix_weight_0_a_prefix_breaks_no_ties() {
-    let mut list = ranked(&[5.0; 3]);
-    let weights = Weights { prefix: 0, ..Weights::default() };
-    let won = order(&mut list, &candidates(&[3, 1, 2]), &Ask::new(&[9; 8], Model::Base, 0), weights, 3);
-    assert_eq!((won, list[0].candidate), (Some(Won::TieByLeastRecent), 1));
+    let mut profile = Profile::new(Weights { prefix: 0, ..Weights::default() });
+    let candidates = candidates(&[3, 1, 2]);
+    let (won, ranked) = profile.rank(&Ask::new(&[9; 8], Model::Base, 0), &candidates, 3).unwrap();
+    assert_eq!((won, ranked[0].candidate), (Won::TieByLeastRecent, 1));
+}
+
+#[test]
+fn what_the_scorers_said_adds_up_to_the_total() {
+    let weights = Weights { queue: 2, kv_cache: 3, prefix: 5, lora_affinity: 7, running_requests: 11, lru: 13 };
+    let mut candidates = candidates(&[3, 1, 2]);
+    candidates[1].waiting = 3.0;
+    candidates[2].kv_cache = 0.3;
+    for model in [Model::Base, Model::Adapter] {
+        let mut profile = Profile::new(weights);
+        let (_, ranked) = profile.rank(&Ask::new(&[9; 8], model, 0), &candidates, 2).unwrap();
+        assert_eq!(ranked.len(), 2);
+        for ranked in ranked {
+            let sum: f64 = ranked.scores.iter().map(|s| f64::from(s.weight) * s.score).sum();
+            assert!((sum - ranked.total).abs() < 1e-12);
+        }
+    }
 }
 
 #[test]
@@ -84,13 +101,13 @@ proptest! {
         keep in 1usize..50,
         prefix in prop::collection::vec(any::<u64>(), 0..3),
     ) {
-        let all = candidates(&(0..totals.len() as u64).map(|i| i % 3).collect::<Vec<_>>());
-        let ask = Ask::new(&prefix, Model::Base, 1);
-        let (mut few, mut full) = (ranked(&totals), ranked(&totals));
-        order(&mut few, &all, &ask, Weights::default(), keep);
-        order(&mut full, &all, &ask, Weights::default(), totals.len());
-        let keep = keep.min(totals.len());
-        prop_assert_eq!(&few[..keep], &full[..keep]);
-        prop_assert!(full.windows(2).all(|w| w[0].total >= w[1].total - 1e-8));
+        let last_picked: Vec<_> = (0..totals.len() as u64).map(|i| i % 3).collect();
+        let key = Ask::new(&prefix, Model::Base, 0).head;
+        let (mut few, mut full) = (places(&totals, &last_picked, key), places(&totals, &last_picked, key));
+        order(&mut few, key, keep);
+        order(&mut full, key, totals.len());
+        let listed = |places: &[Place]| places.iter().take(keep).map(Place::candidate).collect::<Vec<_>>();
+        prop_assert_eq!(listed(&few), listed(&full));
+        prop_assert!(full.windows(2).all(|w| w[0].total() >= w[1].total() - 1e-8));
     }
 }

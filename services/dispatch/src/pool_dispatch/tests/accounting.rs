@@ -69,10 +69,14 @@ impl Ledger {
                 }
             }
             Step::Answered(index) => {
-                nth(index, &self.open).map(|at| self.rig.pool.answered(&self.open[at].0, now));
+                if let Some(at) = nth(index, &self.open) {
+                    self.rig.pool.answered(&self.open[at].0, now);
+                }
             }
             Step::Prefilled(index) => {
-                nth(index, &self.open).map(|at| self.rig.pool.prefilled(&self.open[at].0, now));
+                if let Some(at) = nth(index, &self.open) {
+                    self.rig.pool.prefilled(&self.open[at].0, now);
+                }
             }
             Step::Complete(index) => {
                 if let Some(at) = nth(index, &self.open) {
