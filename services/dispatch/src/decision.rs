@@ -3,9 +3,11 @@
 
 use std::{sync::Arc, time::Duration};
 
-use pool::EndpointId;
+use pool::{EndpointId, Moment};
 use scheduling::{Rejected, Scores, Won};
 use smallvec::SmallVec;
+
+use crate::endpoint_state::EndpointState;
 
 /// Endpoints kept in one record. Of a larger pool the best are kept and the rest counted.
 pub const CANDIDATES_MAX: usize = 64;
@@ -155,21 +157,68 @@ pub struct InFlight {
 }
 
 impl Decision {
-    pub(crate) fn clear(&mut self) {
-        self.candidates.clear();
+    /// Begins a new record over the old one, whose memory is written over piece by piece.
+    pub(crate) fn begin(&mut self, blocks: u32, basis: Basis) -> Recorder<'_> {
         self.omitted = 0;
         self.picked.clear();
         self.reason = PickReason::NoEndpoint;
-        self.basis = Basis::Reports;
-        self.blocks = 0;
+        self.basis = basis;
+        self.blocks = blocks;
+        Recorder { decision: self, listed: 0 }
+    }
+}
+
+/// Writes one record. Ends with [`Recorder::end`].
+pub(crate) struct Recorder<'a> {
+    pub(crate) decision: &'a mut Decision,
+    listed: usize,
+}
+
+impl Recorder<'_> {
+    /// The place of the next endpoint in the record, with whatever an earlier record left there; `None`, and the
+    /// endpoint is only counted, when the record is full.
+    pub(crate) fn next(&mut self, state: &EndpointState) -> Option<&mut Considered> {
+        if self.listed == CANDIDATES_MAX {
+            self.decision.omitted += 1;
+            return None;
+        }
+        self.listed += 1;
+        if self.decision.candidates.len() < self.listed {
+            self.decision.candidates.push(Considered {
+                endpoint: state.endpoint.id,
+                name: state.endpoint.name.clone(),
+                total: 0.0,
+                scores: Scores::default(),
+                readings: Readings::default(),
+                in_flight: InFlight::default(),
+                matched_blocks: 0,
+                rejected: None,
+            });
+        }
+        self.decision.candidates.get_mut(self.listed - 1)
     }
 
-    /// Adds an endpoint, or counts it when the record is full.
-    pub(crate) fn note(&mut self, considered: impl FnOnce() -> Considered) {
-        if self.candidates.len() < CANDIDATES_MAX {
-            self.candidates.push(considered());
-        } else {
-            self.omitted += 1;
+    /// Cuts off what is left of an earlier, longer record.
+    pub(crate) fn end(self) {
+        self.decision.candidates.truncate(self.listed);
+    }
+}
+
+impl Considered {
+    /// What is the same for candidates and for those that were none.
+    pub(crate) fn describe(&mut self, state: &EndpointState, matched_blocks: u32, waiting_used: f64, now: Moment) {
+        let load = &state.load;
+        self.endpoint = state.endpoint.id;
+        if !Arc::ptr_eq(&self.name, &state.endpoint.name) {
+            self.name = state.endpoint.name.clone();
         }
+        self.readings = Readings {
+            waiting_used,
+            waiting: EndpointState::seen(load.waiting, now),
+            running: EndpointState::seen(load.running, now),
+            kv_cache: EndpointState::seen(load.kv_cache, now),
+        };
+        self.in_flight = state.own.in_flight();
+        self.matched_blocks = matched_blocks;
     }
 }

@@ -12,7 +12,6 @@ pub struct Profile {
     weights: Weights,
     ages: Vec<u64>,
     places: Vec<Place>,
-    ranked: Vec<Ranked>,
 }
 
 /// One candidate with what became of it.
@@ -45,7 +44,12 @@ impl Profile {
     /// Rates all candidates and lists the best `keep`, best first. `None` when there are no candidates.
     ///
     /// All are rated by their total alone; what each scorer said is worked out again for the few that are listed.
-    pub fn rank(&mut self, ask: &Ask, candidates: &[Candidate], keep: usize) -> Option<(Won, &[Ranked])> {
+    pub fn rank<'a>(
+        &'a mut self,
+        ask: &'a Ask,
+        candidates: &'a [Candidate],
+        keep: usize,
+    ) -> Option<(Won, impl ExactSizeIterator<Item = Ranked> + 'a)> {
         self.ages.clear();
         if self.weights.of(Scorer::Lru, ask.model) > 0 {
             ages(candidates, &mut self.ages);
@@ -58,11 +62,11 @@ impl Profile {
             Place::new(at, total, candidate, key, ask.tie)
         }));
         let won = order(&mut self.places, key, keep)?;
-        self.ranked.clear();
-        self.ranked.extend(self.places.iter().take(keep.max(1)).map(|place| {
-            let scores = field.rate(&candidates[place.candidate()], ask, self.weights, &self.ages);
+        let Self { weights, ages, places } = &*self;
+        let listed = places.iter().take(keep.max(1)).map(move |place| {
+            let scores = field.rate(&candidates[place.candidate()], ask, *weights, ages);
             Ranked { candidate: place.candidate(), total: place.total(), scores }
-        }));
-        Some((won, &self.ranked))
+        });
+        Some((won, listed))
     }
 }

@@ -5,7 +5,8 @@ use scheduling::{Ask, BLOCK_TOKENS, Candidate, Model, Ranked, Rejected, Residenc
 
 use super::PoolDispatch;
 use crate::{
-    Basis, CANDIDATES_MAX, Considered, Decision, Dispatched, PickReason, RANKED_MAX, Readings, Refusal, Request,
+    Basis, CANDIDATES_MAX, Decision, Dispatched, PickReason, RANKED_MAX, Refusal, Request,
+    decision::Recorder,
     endpoint_state::{EndpointState, Presence},
     flights::{Flight, IN_FLIGHT_MAX},
     fullness::{Room, room},
@@ -48,25 +49,26 @@ impl PoolDispatch {
         now: Moment,
         decision: &mut Decision,
     ) -> Result<Dispatched, Refusal> {
-        decision.clear();
         self.index.tidy();
         self.index.matches(request.prefix, &mut self.scratch.matched);
         let horizon = Horizon::new(&self.settings, now);
         let outlook = self.survey(request, &horizon);
         self.gather(request, &outlook, &horizon);
-        decision.blocks = request.prefix.len() as u32;
-        decision.basis = outlook.basis();
-        if self.scratch.candidates.is_empty() || self.flights.open_count() >= IN_FLIGHT_MAX {
+        let mut record = decision.begin(request.prefix.len() as u32, outlook.basis());
+        let room = !self.scratch.candidates.is_empty() && self.flights.open_count() < IN_FLIGHT_MAX;
+        if room {
+            self.choose(request, &mut record, now);
+        }
+        self.note_rejected(&mut record, now);
+        record.end();
+        if !room {
             let refusal = self.refusal();
             decision.reason = match refusal {
                 Refusal::NoEndpoint => PickReason::NoEndpoint,
                 Refusal::Full => PickReason::PoolFull,
             };
-            self.note_rejected(decision, now);
             return Err(refusal);
         }
-        self.choose(request, decision, now);
-        self.note_rejected(decision, now);
         Ok(self.reserve(request, decision, now))
     }
 
@@ -131,33 +133,35 @@ impl PoolDispatch {
     }
 
     /// Ranks the candidates into the record.
-    fn choose(&mut self, request: &Request<'_>, decision: &mut Decision, now: Moment) {
+    fn choose(&mut self, request: &Request<'_>, record: &mut Recorder<'_>, now: Moment) {
         let model = if request.adapter.is_some() { Model::Adapter } else { Model::Base };
         let ask = Ask::new(request.prefix, model, request.tie);
         let candidates = &self.scratch.candidates;
         let Some((won, ranked)) = self.profile.rank(&ask, candidates, CANDIDATES_MAX) else { return };
-        decision.reason = won.into();
-        decision.omitted = candidates.len() - ranked.len();
+        record.decision.reason = won.into();
+        record.decision.omitted = candidates.len() - ranked.len();
         for Ranked { candidate, total, scores } in ranked {
-            let candidate = &candidates[*candidate];
+            let candidate = &candidates[candidate];
             let Some(state) = &self.endpoints[candidate.slot as usize] else { continue };
-            if decision.picked.len() < self.settings.ranked_max.clamp(1, RANKED_MAX) {
-                decision.picked.push(state.endpoint.id);
+            if record.decision.picked.len() < self.settings.ranked_max.clamp(1, RANKED_MAX) {
+                record.decision.picked.push(state.endpoint.id);
             }
-            decision.note(|| Considered {
-                total: *total,
-                scores: *scores,
-                matched_blocks: candidate.matched_blocks,
-                ..considered(state, candidate.waiting, now)
-            });
+            if let Some(considered) = record.next(state) {
+                considered.describe(state, candidate.matched_blocks, candidate.waiting, now);
+                (considered.total, considered.scores, considered.rejected) = (total, scores, None);
+            }
         }
     }
 
-    fn note_rejected(&self, decision: &mut Decision, now: Moment) {
+    fn note_rejected(&self, record: &mut Recorder<'_>, now: Moment) {
         for surveyed in self.scratch.surveyed.iter().filter(|s| s.rejected.is_some()) {
             let Some(state) = &self.endpoints[surveyed.slot as usize] else { continue };
             let matched_blocks = state.lane.map_or(0, |lane| self.scratch.matched[lane.index()]);
-            decision.note(|| Considered { rejected: surveyed.rejected, matched_blocks, ..considered(state, 0.0, now) });
+            if let Some(considered) = record.next(state) {
+                considered.describe(state, matched_blocks, 0.0, now);
+                (considered.total, considered.scores) = (0.0, Scores::default());
+                considered.rejected = surveyed.rejected;
+            }
         }
     }
 
@@ -252,24 +256,5 @@ fn candidate(
         matched_blocks,
         residency,
         last_picked: state.last_picked,
-    }
-}
-
-fn considered(state: &EndpointState, waiting_used: f64, now: Moment) -> Considered {
-    let load = &state.load;
-    Considered {
-        endpoint: state.endpoint.id,
-        name: state.endpoint.name.clone(),
-        total: 0.0,
-        scores: Scores::default(),
-        readings: Readings {
-            waiting_used,
-            waiting: EndpointState::seen(load.waiting, now),
-            running: EndpointState::seen(load.running, now),
-            kv_cache: EndpointState::seen(load.kv_cache, now),
-        },
-        in_flight: state.own.in_flight(),
-        matched_blocks: 0,
-        rejected: None,
     }
 }

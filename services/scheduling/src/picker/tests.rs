@@ -68,8 +68,9 @@ fn prompts_with_the_same_first_blocks_stay_together() {
 fn with_prefix_weight_0_a_prefix_breaks_no_ties() {
     let mut profile = Profile::new(Weights { prefix: 0, ..Weights::default() });
     let candidates = candidates(&[3, 1, 2]);
-    let (won, ranked) = profile.rank(&Ask::new(&[9; 8], Model::Base, 0), &candidates, 3).unwrap();
-    assert_eq!((won, ranked[0].candidate), (Won::TieByLeastRecent, 1));
+    let ask = Ask::new(&[9; 8], Model::Base, 0);
+    let (won, mut ranked) = profile.rank(&ask, &candidates, 3).unwrap();
+    assert_eq!((won, ranked.next().unwrap().candidate), (Won::TieByLeastRecent, 1));
 }
 
 #[test]
@@ -80,7 +81,8 @@ fn what_the_scorers_said_adds_up_to_the_total() {
     candidates[2].kv_cache = 0.3;
     for model in [Model::Base, Model::Adapter] {
         let mut profile = Profile::new(weights);
-        let (_, ranked) = profile.rank(&Ask::new(&[9; 8], model, 0), &candidates, 2).unwrap();
+        let ask = Ask::new(&[9; 8], model, 0);
+        let (_, ranked) = profile.rank(&ask, &candidates, 2).unwrap();
         assert_eq!(ranked.len(), 2);
         for ranked in ranked {
             let sum: f64 = ranked.scores.iter().map(|s| f64::from(s.weight) * s.score).sum();
