@@ -133,6 +133,8 @@ fn b08_an_error_in_a_stream_is_an_error_and_says_whose() {
 
 #[test]
 fn b09_comments_are_no_events() {
+    let looks_like_data = format!(": {}\n\n", delta(json!({"content": "a"})));
+    assert_eq!(check_every_split(Api::ChatCompletions, looks_like_data.as_bytes()).content_events, 0);
     let stream = format!(": keep-alive\n\n:\n\n{}: keep-alive\n\n", events(&[delta(json!({"content": "a"}))]));
     let (steps, end) = read(Api::ChatCompletions, &[b": keep-alive\n\n", stream.as_bytes()]);
     assert_eq!(steps[0], Step::default());
