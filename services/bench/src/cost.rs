@@ -24,6 +24,8 @@ use pass::Loads;
 pub use figures::{FIGURES, Key};
 pub use pass::Pass;
 
+/// Load average per core above which the reader is warned.
+const BUSY_PER_CORE: f64 = 0.25;
 /// How long each proxy runs flat out to find the rate of half load.
 const CALIBRATION: Duration = Duration::from_secs(2);
 
@@ -112,6 +114,9 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let started = Instant::now();
     let subjects = subjects(arguments)?;
     let machine = Machine::here();
+    if machine.load_average > BUSY_PER_CORE * machine.cores as f64 {
+        println!("Busy machine (load average {:.2}): these figures are not for publishing", machine.load_average);
+    }
     let out = arguments.out.clone().unwrap_or_else(|| beside_build("bench"));
     let folder = out.join("run");
     std::fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;

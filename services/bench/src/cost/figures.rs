@@ -15,6 +15,7 @@ pub enum Key {
     LatencyMsP99,
     AddedMsP50,
     AddedMsP99,
+    CoresIdle,
     MemoryMbIdle,
     MemoryMbPeak,
     BinaryMb,
@@ -43,7 +44,7 @@ pub struct Figure {
 }
 
 /// In the order of the table.
-pub const FIGURES: [Figure; 12] = [
+pub const FIGURES: [Figure; 13] = [
     row(Key::CpuUsPerRequest1kB, "CPU per request, 1 kB body (µs)", 1, Target::None),
     row(Key::CpuUsPerRequest4kB, "CPU per request, 4 kB body (µs)", 1, Target::TimesEnvoy(0.70)),
     row(Key::CpuUsPerRequest400kB, "CPU per request, 400 kB body (µs)", 1, Target::TimesEnvoy(1.5)),
@@ -53,6 +54,7 @@ pub const FIGURES: [Figure; 12] = [
     row(Key::LatencyMsP99, "latency at half load, p99 (ms)", 3, Target::None),
     row(Key::AddedMsP50, "added to direct at half load, median (ms)", 3, Target::AtMost(0.15)),
     row(Key::AddedMsP99, "added to direct at half load, p99 (ms)", 3, Target::AtMost(1.0)),
+    row(Key::CoresIdle, "CPU, idle, every endpoint scraped (cores)", 3, Target::None),
     row(Key::MemoryMbIdle, "memory, idle (MB)", 1, Target::AtMost(40.0)),
     row(Key::MemoryMbPeak, "memory, most in all loads (MB)", 1, Target::None),
     row(Key::BinaryMb, "executable (MB)", 1, Target::AtMost(30.0)),

@@ -26,8 +26,8 @@ const BODIES: [(usize, Key); 3] = [
     (400_000, Key::CpuUsPerRequest400kB),
 ];
 const WARM_UP: Duration = Duration::from_secs(1);
-/// From ready to the reading of idle memory: several scrapes.
-const IDLE: Duration = Duration::from_secs(1);
+/// How long an idle subject is watched: some ten rounds of scrapes, and 200 clock ticks.
+const IDLE: Duration = Duration::from_secs(2);
 /// One failure in this many spoils a figure.
 const ANSWERS_PER_FAILURE_MIN: u64 = 1_000;
 /// 10⁶, as in the targets.
@@ -107,7 +107,10 @@ impl Pass {
         let running = subject.start(&backend.addresses, folder)?;
         let mut figures = BTreeMap::new();
         if let Some(process) = &running.process {
+            let before = process.cpu_time()?;
             std::thread::sleep(IDLE);
+            let used = process.cpu_time()?.saturating_sub(before);
+            figures.insert(Key::CoresIdle, used.as_secs_f64() / IDLE.as_secs_f64());
             figures.insert(Key::MemoryMbIdle, process.memory()?.now_bytes as f64 / MB);
         }
         for (key, requests) in &loads.bodies {

@@ -72,9 +72,10 @@ pub(crate) struct Exchange {
 }
 
 impl Exchange {
-    /// The endpoint that the request went to first.
+    /// The endpoint that answered; while the gateway has not settled that, the one it chose.
     pub(crate) fn endpoint(&self) -> Option<&str> {
-        self.decision.as_ref()?["picked"][0].as_str()
+        let decision = self.decision.as_ref()?;
+        decision["endpoint"].as_str().or(decision["picked"][0].as_str())
     }
 }
 
@@ -95,9 +96,13 @@ fn ask(gateway: &Gateway, topic: Topic) -> anyhow::Result<Exchange> {
     let mut show = |piece: &[u8]| {
         if topic == Topic::Stream {
             print!("{}", deltas(&String::from_utf8_lossy(piece)));
-            drop(std::io::stdout().flush());
+            // What cannot be shown now is shown with the next line.
+            let _ = std::io::stdout().flush();
         }
     };
+    if topic == Topic::Stream {
+        print!("   ");
+    }
     let answer = http::post(gateway.data, PATH, &topic.body(), &mut show)?;
     let id = answer.header("x-request-id").context("the answer has no x-request-id")?;
     let found = http::get(gateway.admin, &format!("/api/v1/decisions/{id}"))?;
@@ -108,7 +113,8 @@ fn ask(gateway: &Gateway, topic: Topic) -> anyhow::Result<Exchange> {
 /// What is printed below an exchange's title.
 fn told(exchange: &Exchange) -> String {
     let said = match exchange.topic {
-        Topic::Stream => String::new(),
+        // Shown while it came.
+        Topic::Stream => "\n".to_owned(),
         Topic::FirstOfPrefix | Topic::SecondOfPrefix | Topic::Adapter | Topic::UnknownModel => {
             format!("   {}\n", shortened(&words(&exchange.answer)))
         }
@@ -118,7 +124,7 @@ fn told(exchange: &Exchange) -> String {
         None => format!("{said}   status {status}, no endpoint was touched"),
         Some(decision) => {
             let endpoint = exchange.endpoint().unwrap_or("nobody");
-            let reason = decision["reason"].as_str().unwrap_or("no reason given");
+            let reason = decision["explanation"].as_str().or(decision["reason"].as_str()).unwrap_or("no reason given");
             format!("{said}   status {status}, served by {endpoint}: {reason}\n{}", scores(decision))
         }
     }
@@ -137,7 +143,7 @@ fn shortened(text: &str) -> String {
     if chars.next().is_some() { format!("{start}…") } else { start }
 }
 
-/// One line per candidate: total, then each scorer's score.
+/// One line per candidate: its total, then the scorers that count.
 fn scores(decision: &Value) -> String {
     let candidates = decision["candidates"].as_array().map(Vec::as_slice).unwrap_or_default();
     let lines = candidates.iter().map(|candidate| {
@@ -145,7 +151,8 @@ fn scores(decision: &Value) -> String {
         if let Some(rejected) = candidate["rejected"].as_str() {
             return format!("     {name:<7} left out: {rejected}");
         }
-        let parts = candidate["scores"].as_object().into_iter().flatten().map(|(scorer, score)| {
+        let counting = candidate["scores"].as_object().into_iter().flatten().filter(|(_, score)| score["weight"] != 0);
+        let parts = counting.map(|(scorer, score)| {
             format!("{scorer} {:.2}×{}", score["score"].as_f64().unwrap_or_default(), score["weight"])
         });
         let total = candidate["total"].as_f64().unwrap_or_default();
@@ -199,7 +206,8 @@ mod tests {
     #[test]
     fn scores_are_told_in_one_line_each() {
         let decision = json!({"candidates": [
-            {"endpoint": "a", "total": 4.5, "scores": {"queue": {"raw": 0, "score": 1.0, "weight": 2}}, "rejected": null},
+            {"endpoint": "a", "total": 4.5, "rejected": null, "scores": {
+                "lru": {"raw": 0, "score": 1.0, "weight": 0}, "queue": {"raw": 0, "score": 1.0, "weight": 2}}},
             {"endpoint": "b", "total": 0.0, "scores": {}, "rejected": "stale"},
         ]});
         assert_eq!(scores(&decision), "     a        4.500 = queue 1.00×2\n     b       left out: stale");

@@ -129,7 +129,8 @@ fn counts(page: &str, exchanges: &[Exchange]) -> Vec<Finding> {
     let all = expected.map(|(metric, label, count)| (metric, label.to_owned(), count)).into_iter().chain(of_pods);
     let findings = all.map(|(metric, label, count)| {
         let seen = sum(page, metric, &label);
-        finding(format!("metrics: {metric}{{{label}}} is {count}"), seen == Some(count), || format!("it is {seen:?}"))
+        let series = if label.is_empty() { metric.to_owned() } else { format!("{metric}{{{label}}}") };
+        finding(format!("metrics: {series} is {count}"), seen == Some(count), || format!("it is {seen:?}"))
     });
     findings.collect()
 }
