@@ -35,6 +35,7 @@ use route::Route;
 
 /// A request whose body is read.
 pub(crate) struct Call<'a> {
+    pub(crate) face: Face,
     pub(crate) parts: &'a Parts,
     pub(crate) body: Bytes,
 }
@@ -114,9 +115,15 @@ impl Call<'_> {
     /// The body as a JSON object.
     pub(crate) fn json(&self) -> Result<serde_json::Map<String, Value>, Failure> {
         let content_type = self.parts.headers.get(http::header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
-        // A missing content type is taken for JSON; another one is refused, parameters apart.
         let media = content_type.map(|text| text.split(';').next().unwrap_or(text).trim().to_ascii_lowercase());
-        if media.is_some_and(|media| media != "application/json" && !media.ends_with("+json")) {
+        let is_json = match (self.face, media.as_deref()) {
+            (_, Some("application/json")) => true,
+            // The others take a missing content type for JSON.
+            (Face::Sglang | Face::Tgi, None) => true,
+            (Face::Sglang | Face::Tgi, Some(other)) => other.ends_with("+json"),
+            (Face::Vllm, _) => false,
+        };
+        if !is_json {
             return Err(Failure::unsupported_content());
         }
         match serde_json::from_slice(&self.body) {

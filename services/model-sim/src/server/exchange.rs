@@ -73,7 +73,7 @@ async fn respond(
     };
     fault = fault.or_else(|| sim.faults.for_body(path, &body));
     let Some(known) = &fault else {
-        return (None, face::serve(sim, Call { parts, body }).await);
+        return (None, face::serve(sim, Call { face: sim.options.face, parts, body }).await);
     };
     if known.die_after_events == Some(0) {
         entry.end(crate::Outcome::Broken);
@@ -85,7 +85,7 @@ async fn respond(
     }
     let response = match injected(sim, path, known) {
         Some(response) => response,
-        None => face::serve(sim, Call { parts, body }).await,
+        None => face::serve(sim, Call { face: sim.options.face, parts, body }).await,
     };
     delay(known.delay_headers_ms).await;
     (fault, response)

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use http::{Method, StatusCode};
 use http_body_util::BodyExt;
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use serde_json::{Value, json};
 
 use crate::client::{Connection, events, eventually, get, post, request, sample, send, start};
@@ -159,6 +160,9 @@ async fn refusals_have_vllms_shapes() {
         (broken.status, broken.json()["error"]["type"].clone()),
         (StatusCode::BAD_REQUEST, json!("Bad Request"))
     );
+    let mut untyped = request(Method::POST, path, chat("x").to_string());
+    untyped.headers_mut().remove("content-type");
+    assert_eq!(send(server.address(), untyped).await.unwrap().status, StatusCode::BAD_REQUEST);
     let shape = post(server.address(), path, &json!({"model": "llama"})).await;
     assert_eq!((shape.status, shape.json()["error"]["param"].clone()), (StatusCode::BAD_REQUEST, json!("messages")));
     assert_eq!(get(server.address(), path).await.status, StatusCode::METHOD_NOT_ALLOWED);
@@ -194,6 +198,23 @@ async fn request_ids_name_answers_and_come_back_when_asked_for() {
     assert!(answer.headers.contains_key("date"));
     let plain = start(|_| {}).await;
     assert!(!post(plain.address(), "/v1/chat/completions", &chat("hi")).await.headers.contains_key("x-request-id"));
+}
+
+#[tokio::test]
+async fn http2_without_tls_is_spoken_too() {
+    let server = start(|_| {}).await;
+    let stream = tokio::net::TcpStream::connect(server.address()).await.unwrap();
+    let (mut sender, connection) =
+        hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await.unwrap();
+    tokio::spawn(connection);
+    let body = with(chat("hi"), json!({"stream": true}));
+    let mut sent = request(Method::POST, "/v1/chat/completions", body.to_string());
+    *sent.uri_mut() = format!("http://{}/v1/chat/completions", server.address()).parse().unwrap();
+    sent.headers_mut().remove("host");
+    let response = sender.send_request(sent).await.unwrap();
+    assert_eq!((response.status(), response.version()), (StatusCode::OK, http::Version::HTTP_2));
+    assert!(response.into_body().collect().await.unwrap().to_bytes().ends_with(b"data: [DONE]\n\n"));
+    assert_eq!(server.requests()[0].version, "HTTP/2.0");
 }
 
 #[tokio::test]
