@@ -55,3 +55,45 @@ impl Requirement {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn labels(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+        pairs.iter().map(|(key, value)| ((*key).into(), (*value).into())).collect()
+    }
+
+    #[test]
+    fn selectors_mean_what_they_mean_to_kubernetes() {
+        let values = || BTreeSet::from(["a".to_owned(), "b".to_owned()]);
+        // For each operator: whether it takes the value `a`, the value `c`, and no label at all.
+        for (operator, expected) in [
+            (Operator::In(values()), [true, false, false]),
+            (Operator::NotIn(values()), [false, true, true]),
+            (Operator::Exists, [true, true, false]),
+            (Operator::DoesNotExist, [false, false, true]),
+        ] {
+            let selector = Selector {
+                match_labels: BTreeMap::new(),
+                requirements: vec![Requirement { key: "k".into(), operator: operator.clone() }],
+            };
+            let found =
+                [&labels(&[("k", "a")]), &labels(&[("k", "c")]), &labels(&[("x", "a")])].map(|l| selector.matches(l));
+            assert_eq!(found, expected, "{operator:?}");
+        }
+    }
+
+    #[test]
+    fn every_part_must_hold_and_no_part_takes_everything() {
+        let both = Selector {
+            match_labels: labels(&[("app", "llama"), ("tier", "prod")]),
+            requirements: vec![Requirement { key: "old".into(), operator: Operator::DoesNotExist }],
+        };
+        assert!(both.matches(&labels(&[("app", "llama"), ("tier", "prod"), ("more", "x")])));
+        assert!(!both.matches(&labels(&[("app", "llama")])));
+        assert!(!both.matches(&labels(&[("app", "llama"), ("tier", "test")])));
+        assert!(!both.matches(&labels(&[("app", "llama"), ("tier", "prod"), ("old", "")])));
+        assert!(Selector::default().matches(&BTreeMap::new()));
+    }
+}

@@ -16,8 +16,8 @@ use crate::place::{Findings, Path, Place};
 pub(crate) const SOURCE_BYTES_MAX: usize = 16 << 20;
 /// Most documents in all sources together.
 pub(crate) const DOCUMENTS_MAX: usize = 10_000;
-/// Most values (scalars, lists, maps) in all sources together.
-pub(crate) const VALUES_MAX: usize = 1_000_000;
+/// Most values (scalars, keys among them, lists, maps) in all sources together. 10,000 endpoints need 200,000.
+pub(crate) const VALUES_MAX: usize = 500_000;
 /// Deepest nesting of lists and maps. Ours need 12; Kubernetes' own types about 20.
 pub(crate) const DEPTH_MAX: usize = 64;
 /// Most bytes that aliases may add in all sources together, text and tree counted.
@@ -98,6 +98,12 @@ pub(crate) fn documents(source: usize, text: &str, budget: &mut Budget, findings
         return Vec::new();
     }
     budget.bytes -= text.len();
+    // The parser holds a whole `[…]` or `{…}` before it tells of the first value, so its values are bounded before.
+    if text.bytes().filter(|b| *b == b',').count() > VALUES_MAX {
+        let message = format!("too many commas: all files together may have {VALUES_MAX} values");
+        findings.report(Place { source: Some(source), line: None, path: Path::root() }, message);
+        return Vec::new();
+    }
     let mut composer = compose::Composer::new(source, budget, findings);
     composer.run(text);
     composer.into_documents()

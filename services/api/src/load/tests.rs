@@ -538,6 +538,21 @@ fn documents_that_are_not_ours_are_refused_by_name() {
 }
 
 #[test]
+fn h11_a_bad_change_is_refused_and_says_why() {
+    for (change, word) in [
+        (with_spec("loadBalancer: {}"), "unknown field"),
+        (with_scheduler("targetPortNumber: 8000"), "unknown field"),
+        (with_scheduler("targetPort: http"), "must be an integer"),
+        (String::new(), "no InferenceGatewayConfig"),
+        (MINIMAL[..MINIMAL.len() / 2].to_owned(), "spec"),
+        (MINIMAL[..MINIMAL.len() - 12].to_owned(), "not valid YAML"),
+    ] {
+        let found = violations(&change);
+        assert!(found.iter().any(|violation| violation.contains(word)), "{found:?}");
+    }
+}
+
+#[test]
 fn a_config_that_cannot_be_read_is_not_also_missing() {
     let misspelt = MINIMAL.replace("InferenceGatewayConfig", "InferenceGateway");
     assert_eq!(violations(&misspelt).len(), 1);

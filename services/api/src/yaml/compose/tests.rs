@@ -130,7 +130,11 @@ fn nesting_is_bounded() {
 #[test]
 fn size_is_bounded() {
     assert!(violations(&"x".repeat(SOURCE_BYTES_MAX + 1))[0].contains("too long"));
-    assert!(violations(&"- a\n".repeat(VALUES_MAX))[0].contains("more than 1000000 values"));
+    assert!(violations(&"- a\n".repeat(VALUES_MAX))[0].contains("more than 500000 values"));
+    assert_eq!(
+        violations(&format!("[{}]", "a,".repeat(VALUES_MAX + 1))),
+        ["f: too many commas: all files together may have 500000 values"]
+    );
     let wrong = violations(&"--- a\n".repeat(DOCUMENTS_MAX + 1));
     assert_eq!(wrong, [format!("f:{}: more than {DOCUMENTS_MAX} documents", DOCUMENTS_MAX + 1)]);
 }
