@@ -55,6 +55,9 @@ fn e04_a_chain_is_matched_from_its_start_not_block_by_block() {
     send(&mut index, p2, &chain(&y));
     let y_then_x = chain(&[2, 2, 1, 1]);
     assert_eq!((matched(&index, &y_then_x, p1), matched(&index, &y_then_x, p2)), (0, 2));
+    // Even a hash that turns up in the middle of a prompt by itself is no match without those before it.
+    index.record(p1, &[20, 21], 0);
+    assert_eq!(matched(&index, &[10, 20, 21], p1), 0);
 }
 
 #[test]
