@@ -33,7 +33,8 @@ impl Engine {
                     *budget -= tokens;
                     index += 1;
                 }
-                Err(GaveWay) => return,
+                // The next one has moved to this index; the blocks given up may well be enough for it.
+                Err(GaveWay) => {}
             }
         }
     }

@@ -173,6 +173,20 @@ fn priority_decides_who_is_served_and_who_gives_way() {
 }
 
 #[test]
+fn one_that_gives_way_to_itself_does_not_stop_the_rest() {
+    // The worst one runs first in the batch and is the one that finds no block.
+    let mut engine = Engine::new(Profile { policy: Policy::Priority, ..small(4) }, 1);
+    engine.submit(Request { priority: 5, ..request(1, 7, 4) }, ms(0)).unwrap();
+    engine.step(ms(0));
+    engine.submit(Request { priority: 1, ..request(2, 8, 4) }, ms(1)).unwrap();
+    let events = run(&mut engine);
+    assert!(kinds(&events, 1).iter().any(|(_, kind)| *kind == EventKind::Preempted));
+    for id in [1, 2] {
+        assert!(matches!(kinds(&events, id).last(), Some((_, EventKind::Finished(_)))), "{id}");
+    }
+}
+
+#[test]
 fn an_adapter_without_a_slot_waits_and_others_pass_it() {
     let mut engine = Engine::new(small(50), 1);
     let lora = |id, adapter| Request { adapter: Some(AdapterId(adapter)), ..request(id, 4, 5) };
