@@ -88,17 +88,11 @@ fn a_list_of_adapters_that_is_seconds_old_is_empty_unless_requests_run() {
     let mut rig = Rig::idle(2);
     report(&mut rig, 0, &["x", "y"], &[], 2);
     report(&mut rig, 1, &[], &[], 2);
-    let list = |rig: &Rig, at| {
-        Some(Adapters { running: vec![], waiting: names(&["p", "q"]), slots: Some(2), at: at_time(rig, at) })
-    };
-    fn at_time(_: &Rig, at: Moment) -> Moment {
-        at
-    }
     let old = rig.now;
     rig.pass(ms(6_000));
     for (running, room) in [(0.0, true), (1.0, false)] {
         let mut load = Page { running, ..Page::default() }.load(rig.now);
-        load.adapters = list(&rig, old);
+        load.adapters = Some(Adapters { running: vec![], waiting: names(&["p", "q"]), slots: Some(2), at: old });
         rig.observe(1, Observation::Page { began: rig.now, load });
         let mut full = Page::default().load(rig.now);
         full.adapters = Some(Adapters { running: names(&["x", "y"]), waiting: vec![], slots: Some(2), at: rig.now });
