@@ -13,7 +13,7 @@ use fastrand::Rng;
 use pool::Moment;
 
 use crate::{
-    AdapterId, Batch, Event, EventKind, FinishReason, Histograms, Profile, Request, RequestId, Stats, SubmitError,
+    AdapterId, Event, EventKind, FinishReason, Histograms, Profile, Request, RequestId, Stats, SubmitError,
     blocks::{BlockPool, Readers},
 };
 
@@ -164,7 +164,7 @@ impl Engine {
     fn begin_step(&mut self, at: Moment) {
         self.admit_arrivals(at);
         let batch = self.form_batch(at);
-        if batch != Batch::default() {
+        if !batch.is_empty() {
             let ends = at + self.profile.step.sample(&batch, &mut self.rng);
             self.in_flight = Some(Step { ends, prefill_tokens: batch.prefill_tokens });
         }

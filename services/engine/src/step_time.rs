@@ -52,6 +52,13 @@ pub struct Batch {
     pub kv_tokens: u64,
 }
 
+impl Batch {
+    /// Whether it computes nothing.
+    pub fn is_empty(&self) -> bool {
+        self.prefill_tokens == 0 && self.decodes == 0
+    }
+}
+
 /// Middle of the measured 5–8 %.
 const JITTER_SIGMA: f64 = 0.065;
 

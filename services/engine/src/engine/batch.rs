@@ -9,6 +9,7 @@ use super::{Engine, Sequence};
 use crate::{AdapterId, Batch, EventKind, Policy};
 
 /// A running request could not be given its blocks, even by preempting others: it is itself preempted.
+#[derive(Debug, PartialEq, Eq)]
 struct GaveWay;
 
 impl Engine {
@@ -27,14 +28,11 @@ impl Engine {
         let mut index = 0;
         while index < self.running.len() && *budget > 0 {
             let tokens = self.running[index].missing().min(*budget);
-            match self.make_room(&mut index, tokens, budget, at) {
-                Ok(()) => {
-                    self.grow(index, tokens);
-                    *budget -= tokens;
-                    index += 1;
-                }
-                // The next one has moved to this index; the blocks given up may well be enough for it.
-                Err(GaveWay) => {}
+            // One that gave way left its place to the next, for whom the blocks given up may well be enough.
+            if self.make_room(&mut index, tokens, budget, at) == Ok(()) {
+                self.grow(index, tokens);
+                *budget -= tokens;
+                index += 1;
             }
         }
     }

@@ -180,7 +180,8 @@ fn one_that_gives_way_to_itself_does_not_stop_the_rest() {
     engine.step(ms(0));
     engine.submit(Request { priority: 1, ..request(2, 8, 4) }, ms(1)).unwrap();
     let events = run(&mut engine);
-    assert!(kinds(&events, 1).iter().any(|(_, kind)| *kind == EventKind::Preempted));
+    assert!(kinds(&events, 1).contains(&(40, EventKind::Preempted)));
+    assert!(kinds(&events, 2).contains(&(50, EventKind::Tokens(1))), "no step is lost");
     for id in [1, 2] {
         assert!(matches!(kinds(&events, id).last(), Some((_, EventKind::Finished(_)))), "{id}");
     }
