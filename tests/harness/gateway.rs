@@ -42,17 +42,30 @@ impl Gateway {
         gateway
     }
 
+    /// [`Gateway::start`] with further variables in its environment.
+    pub fn start_in(config: &Config, environment: &[(&str, &str)]) -> Self {
+        let gateway = Self::launch_in(&config.yaml(), &[], environment);
+        gateway.ready();
+        gateway
+    }
+
     /// Starts a gateway and does not wait for it to be ready.
+    pub fn launch(yaml: &str, options: &[&str]) -> Self {
+        Self::launch_in(yaml, options, &[])
+    }
+
+    /// [`Gateway::launch`] with further variables in its environment.
     ///
     /// # Panics
     /// When it does not say where it listens.
-    pub fn launch(yaml: &str, options: &[&str]) -> Self {
+    pub fn launch_in(yaml: &str, options: &[&str], environment: &[(&str, &str)]) -> Self {
         let folder = TempDir::new().expect("a temporary folder can be made");
         fs::write(folder.path().join("gateway.yaml"), yaml).expect("a temporary file can be written");
         let log = File::create(folder.path().join("log")).expect("a temporary file can be made");
         let mut command = Command::new(program("inference-gateway"));
         command.arg("--config").arg(folder.path().join("gateway.yaml"));
         command.args(["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--cores", "2"]).args(options);
+        command.envs(environment.iter().copied());
         let mut process = Program::start(command.stderr(Stdio::from(log)));
         let line = process.line();
         let Some(bound) = line.as_deref().and_then(|line| serde_json::from_str::<Value>(line).ok()) else {
@@ -111,8 +124,17 @@ impl Gateway {
 
     /// Resident memory now, in bytes.
     pub fn memory_bytes(&self) -> u64 {
+        self.status_bytes("VmRSS:")
+    }
+
+    /// The most memory that was ever resident, in bytes.
+    pub fn peak_memory_bytes(&self) -> u64 {
+        self.status_bytes("VmHWM:")
+    }
+
+    fn status_bytes(&self, field: &str) -> u64 {
         let status = fs::read_to_string(format!("/proc/{}/status", self.process.id())).expect("the process runs");
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("a process has resident memory");
+        let line = status.lines().find_map(|line| line.strip_prefix(field)).expect("a process has resident memory");
         let kib: u64 = line.trim().trim_end_matches(" kB").parse().expect("a number of kB");
         kib * 1024
     }

@@ -229,6 +229,33 @@ pub fn request(to: SocketAddr, method: &str, path: &str, headers: &[(&str, &str)
     connection.answer_to(method).unwrap_or_else(|error| panic!("no answer to {method} {path}: {error}"))
 }
 
+/// [`request`] with the body in chunks of at most `piece_bytes`.
+///
+/// # Panics
+/// When no answer comes.
+pub fn request_in_chunks(
+    to: SocketAddr,
+    path: &str,
+    headers: &[(&str, &str)],
+    body: impl AsRef<[u8]>,
+    piece_bytes: usize,
+) -> Answer {
+    let mut bytes = format!("POST {path} HTTP/1.1\r\nhost: gateway\r\ntransfer-encoding: chunked\r\n").into_bytes();
+    for (name, value) in headers {
+        bytes.extend(format!("{name}: {value}\r\n").into_bytes());
+    }
+    bytes.extend(b"\r\n");
+    for piece in body.as_ref().chunks(piece_bytes) {
+        bytes.extend(format!("{:x}\r\n", piece.len()).into_bytes());
+        bytes.extend(piece);
+        bytes.extend(b"\r\n");
+    }
+    bytes.extend(b"0\r\n\r\n");
+    let mut connection = Connection::open(to);
+    connection.send(bytes).expect("a request can be sent");
+    connection.answer().unwrap_or_else(|error| panic!("no answer to POST {path}: {error}"))
+}
+
 /// Posts JSON.
 pub fn post(to: SocketAddr, path: &str, body: impl AsRef<[u8]>) -> Answer {
     request(to, "POST", path, &[("content-type", "application/json")], body)

@@ -10,12 +10,14 @@ mod gateway;
 mod http;
 mod peer;
 mod programs;
+mod tls;
 mod wait;
 
 pub use admin::Admin;
 pub use config::{Config, Scheduler};
 pub use gateway::Gateway;
-pub use http::{Answer, Connection, post, request};
+pub use http::{Answer, Connection, post, request, request_in_chunks};
 pub use peer::{Exchange, Next, Peer, Script, Seen};
 pub use programs::{Program, program};
+pub use tls::{Authority, TlsFront};
 pub use wait::{eventually, soon};
