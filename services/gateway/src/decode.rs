@@ -19,6 +19,9 @@ pub const ACCEPTED: &str = "gzip, deflate, br, zstd, identity";
 pub const PIECE_BYTES_MAX: usize = 64 * 1024;
 /// Largest zstd window that is decoded (8 MiB, what RFC 8878 asks every decoder to support).
 const ZSTD_WINDOW_BYTES_MAX: u64 = 8 * 1024 * 1024;
+/// How a stream begins, in its low seven bits, that wants a window of up to 1 GiB: RFC 7932 leaves it invalid, but the
+/// decoder takes it, and would keep everything it decodes.
+const BROTLI_LARGE_WINDOW: u8 = 0b001_0001;
 
 /// A content coding of a request body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,6 +100,10 @@ impl Decoder {
                 ("deflate", Box::new(ZlibDecoder::new(pieces)))
             }
             Coding::Deflate => ("deflate", Box::new(DeflateDecoder::new(pieces))),
+            Coding::Brotli if pieces.first().is_some_and(|byte| byte & 0x7f == BROTLI_LARGE_WINDOW) => {
+                let text = "its window is larger than RFC 7932 allows";
+                return Err(Broken { coding: "br", source: io::Error::new(io::ErrorKind::InvalidData, text) });
+            }
             Coding::Brotli => ("br", Box::new(Decompressor::new(pieces, 4096))),
             Coding::Zstd => ("zstd", Box::new(Zstd::new(pieces))),
         };
@@ -316,6 +323,14 @@ mod tests {
         // Magic, no single segment, window descriptor of 2^(10+21) bytes.
         let frame = [0x28, 0xb5, 0x2f, 0xfd, 0x00, 21 << 3, 1, 0, 0];
         let error = decode(Coding::Zstd, vec![Bytes::copy_from_slice(&frame)]).unwrap_err();
+        assert!(error.to_string().contains("window"), "{error}");
+    }
+
+    #[test]
+    fn a_brotli_window_beyond_the_standard_is_refused() {
+        // The marker, 30 bits of window, and a last, empty block: a whole stream for a decoder that knows the extension.
+        let stream = [0x11, 0x1e | 0b11 << 6];
+        let error = decode(Coding::Brotli, vec![Bytes::copy_from_slice(&stream)]).unwrap_err();
         assert!(error.to_string().contains("window"), "{error}");
     }
 

@@ -192,9 +192,10 @@ fn find(api: Api, head: Option<&Head>, routes: &Routes, record: &mut Record) -> 
         (Some(name), ModelIn::Body | ModelIn::BodyIfGiven | ModelIn::Nowhere) => by_name(name, routes, record),
         (None, _) if !routes.body_based => only(NO_MATCHING_MODEL),
         (None, ModelIn::Body) => Err(model_required("missing")),
-        (None, ModelIn::BodyIfGiven | ModelIn::Nowhere) => {
-            only("this path names no model, and the gateway serves more than one pool: use a path whose body has a model")
-        }
+        (None, ModelIn::BodyIfGiven | ModelIn::Nowhere) => match (&routes.only, &routes.fallback) {
+            (None, Some(Fallback::DefaultBackend(served))) => Ok((Arc::clone(served), None)),
+            _ => only("this path names no model, and the gateway serves more than one pool: use a path whose body has a model"),
+        },
     }
 }
 

@@ -35,7 +35,7 @@ pub(super) struct ReadBody {
 pub(super) async fn read(api: Api, request: &mut Request) -> Result<ReadBody, Rejection> {
     let coding = Coding::of(&request.head.headers)
         .map_err(|error| Rejection::new(Reason::UnsupportedEncoding, error.to_string()))?;
-    refuse_wide_charsets(&request.head.headers)?;
+    refuse_ambiguous_type(&request.head.headers)?;
     let limit_bytes = request.routes.body_bytes_max;
     if declared_bytes(&request.head.headers).is_some_and(|declared| declared > limit_bytes) {
         return Err(too_large(limit_bytes));
@@ -164,11 +164,15 @@ fn declared_bytes(headers: &HeaderMap) -> Option<u64> {
     headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
 
-/// An engine may believe a label that says UTF-16 and then read another text than the gateway did.
-fn refuse_wide_charsets(headers: &HeaderMap) -> Result<(), Rejection> {
-    let Some(label) = headers.get(CONTENT_TYPE).map(|value| value.as_bytes().to_ascii_lowercase()) else {
-        return Ok(());
-    };
+/// An engine may believe a label that says UTF-16, or the other one of two labels, and then read another text than the
+/// gateway did.
+fn refuse_ambiguous_type(headers: &HeaderMap) -> Result<(), Rejection> {
+    let mut labels = headers.get_all(CONTENT_TYPE).iter().map(|value| value.as_bytes().to_ascii_lowercase());
+    let Some(label) = labels.next() else { return Ok(()) };
+    if labels.next().is_some() {
+        let message = "the content type is given twice: send it once, since servers differ in which one they take";
+        return Err(Rejection::new(Reason::InvalidRequest, message));
+    }
     let charset = label.split(|byte| *byte == b';').find_map(|part| part.trim_ascii().strip_prefix(b"charset="));
     match charset.map(|name| name.trim_ascii().trim_ascii_start().strip_prefix(b"\"").unwrap_or(name)) {
         Some(name) if !name.starts_with(b"utf-8") && !name.starts_with(b"utf8") && !name.starts_with(b"us-ascii") => {
