@@ -3,4 +3,11 @@
 //! One file per theme; tests that stem from a known fault of a gateway like this one are named by it, and
 //! `docs/robustness.md` lists them all.
 
+mod bodies;
+mod endpoint_access;
+mod forms;
+mod json_bodies;
+mod request_headers;
+mod routing;
 mod smoke;
+mod two_models;
