@@ -27,20 +27,20 @@ fn chat_of(bytes: usize) -> String {
 
 fn gzip(data: &[u8]) -> Vec<u8> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
-    encoder.write_all(data).unwrap();
-    encoder.finish().unwrap()
+    encoder.write_all(data).expect("memory takes it");
+    encoder.finish().expect("memory takes it")
 }
 
 fn zlib(data: &[u8]) -> Vec<u8> {
     let mut encoder = ZlibEncoder::new(Vec::new(), Compression::default());
-    encoder.write_all(data).unwrap();
-    encoder.finish().unwrap()
+    encoder.write_all(data).expect("memory takes it");
+    encoder.finish().expect("memory takes it")
 }
 
 fn raw_deflate(data: &[u8]) -> Vec<u8> {
     let mut encoder = DeflateEncoder::new(Vec::new(), Compression::default());
-    encoder.write_all(data).unwrap();
-    encoder.finish().unwrap()
+    encoder.write_all(data).expect("memory takes it");
+    encoder.finish().expect("memory takes it")
 }
 
 fn zstd(data: &[u8]) -> Vec<u8> {

@@ -48,7 +48,7 @@ fn sound(bytes: usize) -> Vec<u8> {
     let mut sound: Vec<u8> = (0..bytes)
         .map(|_| {
             state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-            u8::try_from(state >> 24).unwrap()
+            u8::try_from(state >> 24).expect("eight bits are left")
         })
         .collect();
     let near = format!("\r\n--{}\n--{}", &BOUNDARY[..30], &BOUNDARY[..10]);
