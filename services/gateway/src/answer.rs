@@ -76,14 +76,14 @@ pub struct Flow {
     record: Box<Record>,
     lease: Lease,
     deadline: Option<Pin<Box<Sleep>>>,
-    prefill: Prefill,
+    waiting: Waiting,
     state: State,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Prefill {
-    Running,
-    Done,
+enum Waiting {
+    ForContent,
+    NoLonger,
 }
 
 enum State {
@@ -111,7 +111,7 @@ impl Flow {
             record,
             lease,
             deadline: time_left.map(|left| Box::pin(tokio::time::sleep(left))),
-            prefill: Prefill::Running,
+            waiting: Waiting::ForContent,
             state: State::Flowing,
         };
         flow.record.stream = flow.reader.is_stream();
@@ -169,9 +169,9 @@ impl Flow {
         };
         let step = self.reader.feed(&data);
         self.record.content_passed(step.content_events);
-        if self.prefill == Prefill::Running && step.prompt_is_computed {
-            self.prefill = Prefill::Done;
-            self.lease.prefilled();
+        if self.waiting == Waiting::ForContent && step.has_content {
+            self.waiting = Waiting::NoLonger;
+            self.lease.answered();
         }
         if self.body.is_end_stream() {
             self.finish();
@@ -212,12 +212,7 @@ impl Flow {
     }
 
     /// The endpoint failed in the middle: an event stream is told so in its own words, any other body ends uncleanly.
-    fn cut(
-        &mut self,
-        reason: Reason,
-        detail: &str,
-        error: AnswerError,
-    ) -> Option<Result<Frame<Bytes>, AnswerError>> {
+    fn cut(&mut self, reason: Reason, detail: &str, error: AnswerError) -> Option<Result<Frame<Bytes>, AnswerError>> {
         self.record.detail(detail);
         self.record.end(Outcome::Refused(reason));
         self.state = State::Ended;
@@ -243,9 +238,10 @@ impl Flow {
     }
 
     fn error_event(&self, reason: Reason, at_event_boundary: bool) -> Bytes {
-        let message = match reason {
-            Reason::EndpointTimeout => "the model server went silent before its answer was complete: try again",
-            _ => "the model server's answer ended before it was complete: what came so far is not all; try again",
+        let message = if reason == Reason::EndpointTimeout {
+            "the model server went silent before its answer was complete: try again"
+        } else {
+            "the model server's answer ended before it was complete: what came so far is not all; try again"
         };
         let event = ErrorBody { reason, message, param: None }.to_sse_event(self.api.dialect());
         if at_event_boundary { event } else { [b"\n\n", &*event].concat().into() }

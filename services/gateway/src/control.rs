@@ -4,6 +4,7 @@
 //! change can never be applied over each other. A configuration is put in force whole or not at all.
 
 mod build;
+mod endpoints;
 mod keys;
 mod sink;
 
@@ -25,11 +26,7 @@ use proxy::{client::Clients, cores::Core};
 use telemetry::catalog::{CONFIG_GENERATION, CONFIG_VALID};
 use tokio::sync::watch;
 
-use self::{
-    build::{Owner, Plan},
-    keys::Keys,
-    sink::SignalSink,
-};
+use self::{build::Plan, endpoints::Owner, keys::Keys, sink::SignalSink};
 use crate::{
     admin::Sweeper,
     pools::{EndpointHandle, PoolHandle},
@@ -219,7 +216,7 @@ impl Control {
 
     /// Gives each pool the endpoints that are there for it, and takes away those that are not.
     fn reconcile(&mut self) {
-        let members = build::members(&self.found, &self.owners, &self.handles, &self.keys, &self.world);
+        let members = endpoints::members(&self.found, &self.owners, &self.handles, &self.keys, &self.world);
         self.sink.follow(&members);
         let gone: Vec<EndpointId> = self.handles.keys().filter(|id| !members.contains_key(*id)).copied().collect();
         self.handles = members.iter().map(|(id, member)| (*id, Arc::clone(&member.handle))).collect();

@@ -297,9 +297,9 @@ mod tests {
     fn a01_brotli() {
         // Made with the reference encoder, Python's brotli 1.1, from the text below.
         let data = [
-            27, 69, 0, 112, 156, 7, 118, 12, 153, 6, 75, 11, 56, 221, 139, 90, 100, 111, 11, 100, 161, 181, 181, 14, 75, 87,
-            223, 138, 73, 3, 135, 156, 8, 220, 218, 146, 48, 129, 144, 107, 130, 21, 152, 28, 196, 6, 201, 88, 158, 85, 104,
-            22, 185, 112, 196, 119,
+            27, 69, 0, 112, 156, 7, 118, 12, 153, 6, 75, 11, 56, 221, 139, 90, 100, 111, 11, 100, 161, 181, 181, 14,
+            75, 87, 223, 138, 73, 3, 135, 156, 8, 220, 218, 146, 48, 129, 144, 107, 130, 21, 152, 28, 196, 6, 201, 88,
+            158, 85, 104, 22, 185, 112, 196, 119,
         ];
         let text = br#"{"model":"m1","messages":[{"role":"user","content":"hi hi hi hi hi"}]}"#;
         assert_eq!(decode(Coding::Brotli, bytewise(&data)).unwrap(), text);
@@ -314,7 +314,10 @@ mod tests {
             assert!(decode(Coding::Gzip, vec![Bytes::copy_from_slice(&whole[..cut])]).is_err(), "{cut}");
         }
         for coding in [Coding::Gzip, Coding::Deflate, Coding::Brotli, Coding::Zstd] {
-            assert!(decode(coding, vec![Bytes::from_static(b"\xff\xff\xffnot compressed at all")]).is_err(), "{coding:?}");
+            assert!(
+                decode(coding, vec![Bytes::from_static(b"\xff\xff\xffnot compressed at all")]).is_err(),
+                "{coding:?}"
+            );
         }
     }
 

@@ -99,9 +99,8 @@ impl ModelMetrics {
 
     /// Counts a request that ended so, `duration_s` after its head.
     pub fn ended(&self, outcome: Outcome, duration_s: f64) {
-        let counter = self.requests[outcome.index()].get_or_init(|| {
-            self.metrics.counter(&REQUESTS, &[&self.pool, &self.model, BAND, outcome.label()])
-        });
+        let counter = self.requests[outcome.index()]
+            .get_or_init(|| self.metrics.counter(&REQUESTS, &[&self.pool, &self.model, BAND, outcome.label()]));
         counter.increment(1);
         self.histogram(&self.duration, &REQUEST_DURATION).record(duration_s);
     }
@@ -130,24 +129,38 @@ impl ModelMetrics {
         completion.increment(usage.completion_tokens);
     }
 
-    fn histogram<'a>(&self, cell: &'a OnceLock<Histogram>, metric: &'static telemetry::catalog::Metric) -> &'a Histogram {
+    fn histogram<'a>(
+        &self,
+        cell: &'a OnceLock<Histogram>,
+        metric: &'static telemetry::catalog::Metric,
+    ) -> &'a Histogram {
         cell.get_or_init(|| self.metrics.histogram(metric, &[&self.pool, &self.model]))
     }
 }
 
-/// Further tries, by cause.
+/// Further tries of one pool, by cause.
 pub struct RetryMetrics {
-    /// The next endpoint, since the first could not be connected to.
-    pub connect: Counter,
-    /// A fresh connection, since the reused one had been closed.
-    pub reused_closed: Counter,
+    metrics: Metrics,
+    pool: Arc<str>,
+    connect: OnceLock<Counter>,
+    reused_closed: OnceLock<Counter>,
 }
 
 impl RetryMetrics {
-    /// The counters of one pool.
-    pub fn new(metrics: &Metrics, pool: &str) -> Self {
-        let counter = |cause| metrics.counter(&RETRIES, &[pool, cause]);
-        Self { connect: counter("connect"), reused_closed: counter("reused_closed") }
+    /// Handles for this pool; no series appears before its first use.
+    pub fn new(metrics: &Metrics, pool: Arc<str>) -> Self {
+        Self { metrics: metrics.clone(), pool, connect: OnceLock::new(), reused_closed: OnceLock::new() }
+    }
+
+    /// The next endpoint was tried, since one before it could not be connected to.
+    pub fn connect(&self) {
+        self.connect.get_or_init(|| self.metrics.counter(&RETRIES, &[&self.pool, "connect"])).increment(1);
+    }
+
+    /// A fresh connection was tried, since the reused one had been closed.
+    pub fn reused_closed(&self) {
+        let counter = || self.metrics.counter(&RETRIES, &[&self.pool, "reused_closed"]);
+        self.reused_closed.get_or_init(counter).increment(1);
     }
 }
 

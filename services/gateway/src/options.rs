@@ -7,7 +7,12 @@ use telemetry::request_log::Style;
 
 /// An OpenAI-compatible front door that sends each LLM request to the model server that will answer it first.
 #[derive(Debug, Parser)]
-#[command(name = "inference-gateway", version, about, after_help = "Documentation: docs/config.md, docs/errors.md, docs/metrics.md")]
+#[command(
+    name = "inference-gateway",
+    version,
+    about,
+    after_help = "Documentation: docs/config.md, docs/errors.md, docs/metrics.md"
+)]
 pub struct Options {
     /// A YAML file, or a directory of them: one InferenceGatewayConfig, its Endpoints and what they refer to
     #[arg(long, value_name = "FILE_OR_DIR")]
@@ -78,7 +83,10 @@ fn parse_bytes(text: &str) -> Result<usize, String> {
         _ => return Err("write a number of bytes, or one with Ki, Mi or Gi, such as 512Mi".into()),
     };
     let number: usize = digits.parse().map_err(|_| "write a number of bytes such as 536870912 or 512Mi".to_owned())?;
-    number.checked_mul(unit).filter(|bytes| *bytes > 0).ok_or_else(|| "must be between 1 and what memory can address".into())
+    number
+        .checked_mul(unit)
+        .filter(|bytes| *bytes > 0)
+        .ok_or_else(|| "must be between 1 and what memory can address".into())
 }
 
 fn parse_duration(text: &str) -> Result<Duration, String> {

@@ -6,8 +6,8 @@ use tower::{Service, ServiceBuilder};
 use crate::{
     answer::Answer,
     layers::{authenticate::AuthenticateLayer, dispatch::DispatchLayer, observe::ObserveLayer, route::RouteLayer},
-    stage::{Dispatched, Outgoing, Reply, Request},
     rejection::Refused,
+    stage::{Dispatched, Outgoing, Reply, Request},
 };
 
 /// A stage's work, boxed once per stage: noise beside a model's first token.

@@ -116,16 +116,14 @@ impl Lease {
         self.pool.with(|dispatch, now| dispatch.pass_on(permit, to, prefix, now)).is_ok()
     }
 
-    /// The first byte of an answer came.
+    /// The first content of an answer came: the request waits no longer, and its prompt has been computed. The head of a
+    /// streamed answer says neither, since engines send it while the request is still queued.
     pub fn answered(&self) {
         let permit = self.permit.as_ref().expect("a lease holds its permit until it is dropped");
-        self.pool.with(|dispatch, now| dispatch.answered(permit, now));
-    }
-
-    /// The first token came: the prompt has been computed.
-    pub fn prefilled(&self) {
-        let permit = self.permit.as_ref().expect("a lease holds its permit until it is dropped");
-        self.pool.with(|dispatch, now| dispatch.prefilled(permit, now));
+        self.pool.with(|dispatch, now| {
+            dispatch.answered(permit, now);
+            dispatch.prefilled(permit, now);
+        });
     }
 
     /// The pool it is of.

@@ -43,7 +43,8 @@ pub fn run(options: &Options) -> Result<()> {
     let (sources, loaded) = control::load(&options.config)?;
     let metrics = Metrics::default();
     let dropped = metrics.counter(&LOG_LINES_DROPPED, &[]);
-    let (log, writer) = request_log::start(options.log.into(), std::io::stderr(), dropped).context("the request log")?;
+    let (log, writer) =
+        request_log::start(options.log.into(), std::io::stderr(), dropped).context("the request log")?;
     let world = world(metrics, log, options.body_memory);
     let cores = Cores::start(core_count(options.cores), "core").context("cores to serve on")?;
     let clients: CoreClients = cores.all().iter().map(|core| (core.clone(), Clients::new())).collect();
@@ -112,7 +113,7 @@ fn bind(address: SocketAddr, option: &str) -> Result<TcpListener> {
 /// Tells whoever started the process where it listens, on one line of standard output.
 fn announce((data, admin): (SocketAddr, SocketAddr)) -> Result<()> {
     let mut out = std::io::stdout().lock();
-    writeln!(out, "{}", serde_json::json!({"data": data.to_string(), "admin": admin.to_string()}))?;
+    writeln!(out, r#"{{"data":"{data}","admin":"{admin}"}}"#)?;
     out.flush()?;
     tracing::info!(%data, %admin, "listening");
     Ok(())

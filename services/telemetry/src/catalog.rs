@@ -9,6 +9,8 @@ use std::fmt::Write as _;
 pub enum Kind {
     /// Only grows; starts at 0 with the process.
     Counter,
+    /// A counter whose value has fractions: kept as a gauge, shown as a counter.
+    FractionCounter,
     /// Goes up and down.
     Gauge,
     /// Observations sorted into these upper bounds (and +Inf).
@@ -124,6 +126,8 @@ catalog! {
     ENDPOINT_ADAPTER_RESIDENT: "inference_gateway_endpoint_adapter_resident", Kind::Gauge, "0 or 1",
         [POOL, ENDPOINT, Label { name: "adapter", values: "a configured adapter name" }],
         Pod, "1 while the adapter is taken to be loaded on the endpoint.";
+    SCRAPE_SAMPLES_SKIPPED: "inference_gateway_scrape_samples_skipped_total", Kind::Counter, "samples",
+        [ENDPOINT], Pod, "Samples on an endpoint's metrics page that could not be read; the rest of the page was used.";
     SCRAPE_FAILURES: "inference_gateway_scrape_failures_total", Kind::Counter, "scrapes",
         [ENDPOINT, Label { name: "cause", values: "`connect`, `timeout`, `status`, `too_large`, `encoding`, `redirect`, `protocol`, `no_known_family`" }],
         Pod, "Looks at an endpoint's metrics page that brought nothing.";
@@ -143,7 +147,7 @@ catalog! {
         [], Process, "Request log lines not written because the log's reader was too slow.";
     BUILD_INFO: "inference_gateway_build_info", Kind::Gauge, "always 1",
         [Label { name: "version", values: "the release" }], Process, "The running build.";
-    PROCESS_CPU: "process_cpu_seconds_total", Kind::Counter, "seconds",
+    PROCESS_CPU: "process_cpu_seconds_total", Kind::FractionCounter, "seconds",
         [], Process, "User and system CPU time of the process.";
     PROCESS_MEMORY: "process_resident_memory_bytes", Kind::Gauge, "bytes",
         [], Process, "Resident memory of the process.";
@@ -197,7 +201,7 @@ pub fn metrics_markdown() -> String {
 
 fn kind_name(kind: Kind) -> &'static str {
     match kind {
-        Kind::Counter => "counter",
+        Kind::Counter | Kind::FractionCounter => "counter",
         Kind::Gauge => "gauge",
         Kind::Histogram(_) => "histogram",
     }
@@ -221,7 +225,8 @@ mod tests {
         let mut names = BTreeSet::new();
         for metric in ALL {
             assert!(names.insert(metric.name), "{} stands twice", metric.name);
-            assert_eq!(metric.kind == Kind::Counter, metric.name.ends_with("_total"), "{}", metric.name);
+            let counts = matches!(metric.kind, Kind::Counter | Kind::FractionCounter);
+            assert_eq!(counts, metric.name.ends_with("_total"), "{}", metric.name);
             assert!(metric.help.ends_with('.'), "{}", metric.name);
             assert!(metric.name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_'));
             if let Kind::Histogram(bounds) = metric.kind {

@@ -88,11 +88,11 @@ fn labels(key: &Key) -> String {
 fn write_family(page: &mut String, metric: &Metric, series: &BTreeMap<String, Value>, format: Format) {
     // In OpenMetrics a counter's family is named without `_total`; its samples keep it.
     let family = match (format, metric.kind) {
-        (Format::OpenMetrics, Kind::Counter) => metric.name.trim_end_matches("_total"),
+        (Format::OpenMetrics, Kind::Counter | Kind::FractionCounter) => metric.name.trim_end_matches("_total"),
         (Format::OpenMetrics | Format::Text, _) => metric.name,
     };
     let kind = match metric.kind {
-        Kind::Counter => "counter",
+        Kind::Counter | Kind::FractionCounter => "counter",
         Kind::Gauge => "gauge",
         Kind::Histogram(_) => "histogram",
     };

@@ -35,9 +35,9 @@ impl Metrics {
         self.registry.get_or_create_counter(&key(metric, values), |c| Counter::from_arc(Arc::clone(c)))
     }
 
-    /// The gauge of `metric` with these label values.
+    /// The gauge (or counter with fractions) of `metric` with these label values.
     pub fn gauge(&self, metric: &'static Metric, values: &[&str]) -> Gauge {
-        debug_assert_eq!(metric.kind, Kind::Gauge, "{}", metric.name);
+        debug_assert!(matches!(metric.kind, Kind::Gauge | Kind::FractionCounter), "{}", metric.name);
         self.registry.get_or_create_gauge(&key(metric, values), |g| Gauge::from_arc(Arc::clone(g)))
     }
 
@@ -96,7 +96,7 @@ impl Storage<Key> for Series {
     fn histogram(&self, key: &Key) -> Self::Histogram {
         match catalog::find(key.name()).map(|metric| metric.kind) {
             Some(Kind::Histogram(bounds)) => Buckets::new(bounds),
-            Some(Kind::Counter | Kind::Gauge) | None => Buckets::new(&[]),
+            Some(Kind::Counter | Kind::FractionCounter | Kind::Gauge) | None => Buckets::new(&[]),
         }
     }
 }

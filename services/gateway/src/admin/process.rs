@@ -20,20 +20,20 @@ const RESIDENT_PAGES: usize = 1;
 pub(super) fn refresh(metrics: &Metrics, started_unix_s: f64) {
     metrics.gauge(&PROCESS_START, &[]).set(started_unix_s);
     if let Some(seconds) = fs::read_to_string("/proc/self/stat").ok().as_deref().and_then(cpu_seconds) {
-        metrics.counter(&PROCESS_CPU, &[]).absolute(seconds);
+        metrics.gauge(&PROCESS_CPU, &[]).set(seconds);
     }
     if let Some(bytes) = fs::read_to_string("/proc/self/statm").ok().as_deref().and_then(resident_bytes) {
         metrics.gauge(&PROCESS_MEMORY, &[]).set(bytes as f64);
     }
 }
 
-/// User and system time, in whole seconds: counters are whole.
-fn cpu_seconds(stat: &str) -> Option<u64> {
+/// User and system time, in seconds.
+fn cpu_seconds(stat: &str) -> Option<f64> {
     // The command may hold spaces and brackets; the last bracket is its end.
     let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace();
     let user: u64 = fields.nth(USER_TICKS)?.parse().ok()?;
     let system: u64 = fields.nth(SYSTEM_TICKS - USER_TICKS - 1)?.parse().ok()?;
-    user.checked_add(system)?.checked_div(rustix::param::clock_ticks_per_second())
+    Some(user.checked_add(system)? as f64 / rustix::param::clock_ticks_per_second() as f64)
 }
 
 fn resident_bytes(statm: &str) -> Option<u64> {
@@ -49,7 +49,7 @@ mod tests {
     fn a_command_with_brackets_and_spaces_moves_no_field() {
         let ticks = rustix::param::clock_ticks_per_second();
         let rest = format!("S 1 2 3 4 5 6 7 8 9 10 {} {} 7 7", 5 * ticks, 2 * ticks + 1);
-        assert_eq!(cpu_seconds(&format!("42 (a) b (c)) {rest}")), Some(7));
+        assert_eq!(cpu_seconds(&format!("42 (a) b (c)) {rest}")), Some((7 * ticks + 1) as f64 / ticks as f64));
         assert_eq!(cpu_seconds("42 (cut) S 1 2"), None);
         assert_eq!(cpu_seconds(""), None);
     }

@@ -67,7 +67,7 @@ impl Site {
     }
 
     fn pool(&self, name: &str, settings: Settings) -> Arc<PoolHandle> {
-        let retries = RetryMetrics::new(&self.world.metrics, name);
+        let retries = RetryMetrics::new(&self.world.metrics, name.into());
         PoolHandle::new(name.into(), PoolDispatch::new(settings), retries, self.world.clock)
     }
 

@@ -25,8 +25,8 @@ pub(super) enum Reader {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Step {
     pub(super) content_events: u32,
-    /// The first token exists: the endpoint has computed the prompt.
-    pub(super) prompt_is_computed: bool,
+    /// The endpoint has begun to answer: the request is out of its queue and its prompt computed.
+    pub(super) has_content: bool,
 }
 
 /// What a whole answer was.
@@ -40,9 +40,13 @@ pub(super) struct Ended {
 pub(super) enum Verdict {
     Complete,
     /// An event said that it failed.
-    ErrorEvent { client_fault: bool },
+    ErrorEvent {
+        client_fault: bool,
+    },
     /// A stream without its last event.
-    CutShort { at_event_boundary: bool },
+    CutShort {
+        at_event_boundary: bool,
+    },
 }
 
 impl Reader {
@@ -69,13 +73,13 @@ impl Reader {
         match self {
             Self::Stream(reader) => {
                 let step = reader.feed(data);
-                Step { content_events: step.content_events, prompt_is_computed: step.content_events > 0 }
+                Step { content_events: step.content_events, has_content: step.content_events > 0 }
             }
             Self::Json(reader) => {
                 reader.feed(data);
-                Step { content_events: 0, prompt_is_computed: true }
+                Step { content_events: 0, has_content: true }
             }
-            Self::Opaque => Step { content_events: 0, prompt_is_computed: true },
+            Self::Opaque => Step { content_events: 0, has_content: true },
         }
     }
 

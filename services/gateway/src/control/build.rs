@@ -2,37 +2,42 @@
 //! configuration that turns out unusable half way has touched nothing.
 
 use std::{
-    collections::{BTreeMap, HashMap, hash_map::DefaultHasher},
+    collections::{BTreeMap, HashMap},
     fmt::Write as _,
-    hash::{Hash, Hasher},
     num::NonZeroU32,
-    path::PathBuf,
     sync::Arc,
     time::Duration,
 };
 
-use api::{ApiKeySource, AppProtocol, Config, EndpointSpec, EngineType, Scheduler};
+use api::{AppProtocol, Config, EndpointSpec, EngineType, Scheduler};
 use discovery::{
     Engine,
-    resolve::{Found, MetricsAt, TlsTo, Trust, Want},
+    resolve::{MetricsAt, Want},
     scrape,
 };
-use dispatch::{Full, HasPage, Membership, PoolDispatch, Settings, Standing, Weights};
+use dispatch::{Full, HasPage, PoolDispatch, Settings, Weights};
 use http::HeaderValue;
-use pool::{Endpoint, EndpointId, Host};
-use proxy::client::{Destination, Protocol, Timeouts, TlsClient, Verify};
-use telemetry::catalog::PICKS;
+use pool::Host;
+use proxy::client::{Protocol, Timeouts};
 
-use super::keys::Keys;
+use super::{
+    endpoints::{Owner, identity, tls_client, tls_to},
+    keys::Keys,
+};
 use crate::{
     metrics::{ModelMetrics, RetryMetrics},
-    pools::{EndpointHandle, PoolHandle},
+    pools::PoolHandle,
     routes::{Fallback, Listed, OTHER_MODEL, Routes, Served},
     world::World,
 };
 
 /// The pool of `bbr.defaultBackend`, which no scheduler names.
 pub(super) const DEFAULT_BACKEND_POOL: &str = "default-backend";
+
+/// Memory for the prefix indexes of all pools together, in bytes; a pool takes what it uses of its share.
+const PREFIX_BYTES_MAX: usize = 256 << 20;
+/// A pool's share at most, in bytes: the history of 17 endpoints of the usual size.
+const PREFIX_BYTES_PER_POOL_MAX: usize = 32 << 20;
 
 /// Something the configuration names that cannot be used here.
 #[derive(Debug, thiserror::Error)]
@@ -67,27 +72,6 @@ pub(super) struct Plan {
     pub(super) wants: Arc<[Want]>,
     pub(super) scraping: scrape::Settings,
     pub(super) warnings: Vec<String>,
-}
-
-/// Whose a wanted endpoint is, by its identity.
-pub(super) struct Owner {
-    pub(super) pool: Arc<PoolHandle>,
-    pub(super) protocol: Protocol,
-    pub(super) tls: Option<Arc<TlsClient>>,
-    pub(super) key: Option<ApiKeySource>,
-}
-
-/// An endpoint that is there, and the pool it serves in.
-pub(super) struct Member {
-    pub(super) pool: Arc<PoolHandle>,
-    pub(super) endpoint: Endpoint,
-    pub(super) handle: Arc<EndpointHandle>,
-}
-
-impl Member {
-    pub(super) fn membership(&self) -> Membership {
-        Membership { endpoint: self.endpoint.clone(), standing: Standing::Serving }
-    }
 }
 
 impl Plan {
@@ -131,7 +115,7 @@ impl Plan {
         existing: &BTreeMap<String, Arc<PoolHandle>>,
     ) -> Arc<PoolHandle> {
         let pool = existing.get(name).cloned().unwrap_or_else(|| {
-            let retries = RetryMetrics::new(&world.metrics, name);
+            let retries = RetryMetrics::new(&world.metrics, name.into());
             PoolHandle::new(name.into(), PoolDispatch::new(settings.clone()), retries, world.clock)
         });
         self.settings.push((Arc::clone(&pool), settings));
@@ -155,12 +139,7 @@ impl Plan {
         Ok(())
     }
 
-    fn want(
-        &mut self,
-        spec: &EndpointSpec,
-        pool: &Arc<PoolHandle>,
-        place: Place,
-    ) -> Result<Want, Unusable> {
+    fn want(&mut self, spec: &EndpointSpec, pool: &Arc<PoolHandle>, place: Place) -> Result<Want, Unusable> {
         let host: Host = spec.address.parse().expect("addresses are checked when a configuration is loaded");
         let port = spec.port.unwrap_or(place.port);
         let tls = spec.tls.as_ref().map(tls_to);
@@ -169,11 +148,13 @@ impl Plan {
             Keys::read(source).map_err(|problem| Unusable::Key { endpoint: spec.name.clone(), problem })?;
         }
         if spec.tls.as_ref().is_some_and(|tls| tls.insecure_skip_verify) {
-            let warning = "its certificate is NOT checked (insecureSkipVerify): anyone on the way can read and change requests";
+            let warning =
+                "its certificate is NOT checked (insecureSkipVerify): anyone on the way can read and change requests";
             self.warnings.push(format!("Endpoint `{}`: {warning}", spec.name));
         }
         let identity = identity(pool, spec, place);
-        let owner = Owner { pool: Arc::clone(pool), protocol: place.protocol, tls: tls_client, key: spec.api_key.clone() };
+        let owner =
+            Owner { pool: Arc::clone(pool), protocol: place.protocol, tls: tls_client, key: spec.api_key.clone() };
         self.owners.insert(identity, owner);
         let metrics_path = spec.metrics_path.as_deref().unwrap_or(place.engine.metrics_path());
         let metrics_port = spec.metrics_port.or(place.engine.metrics_port()).unwrap_or(port);
@@ -202,6 +183,7 @@ impl Plan {
         let settings = Settings {
             stale_after: config.signals.stale_after,
             has_page: HasPage::No,
+            prefix_budget_bytes: prefix_share_bytes(config),
             ..Settings::default()
         };
         let pool = self.pool(DEFAULT_BACKEND_POOL, settings, world, existing);
@@ -224,7 +206,11 @@ impl Plan {
             if !self.owners.values().any(|owner| Arc::ptr_eq(&owner.pool, &listed.pool)) {
                 let mut warning = String::new();
                 // Writing to a string cannot fail.
-                let _ = write!(warning, "scheduler `{}`: no Endpoint has the labels of its modelSelector", listed.pool.name);
+                let _ = write!(
+                    warning,
+                    "scheduler `{}`: no Endpoint has the labels of its modelSelector",
+                    listed.pool.name
+                );
                 self.warnings.push(warning);
             }
         }
@@ -246,10 +232,10 @@ impl Plan {
 
 /// What a scheduler says of its endpoints.
 #[derive(Clone, Copy)]
-struct Place {
-    port: u16,
-    protocol: Protocol,
-    engine: Engine,
+pub(super) struct Place {
+    pub(super) port: u16,
+    pub(super) protocol: Protocol,
+    pub(super) engine: Engine,
 }
 
 impl Place {
@@ -318,8 +304,14 @@ fn settings(scheduler: &Scheduler, config: &Config) -> Settings {
         full: Full { waiting: scheduler.endpoint_full.waiting, kv_cache: scheduler.endpoint_full.kv_cache },
         max_in_flight_per_endpoint: None::<NonZeroU32>,
         has_page: if scheduler.engine == EngineType::None { HasPage::No } else { HasPage::Yes },
+        prefix_budget_bytes: prefix_share_bytes(config),
         ..Settings::default()
     }
+}
+
+fn prefix_share_bytes(config: &Config) -> usize {
+    let pools = config.schedulers.len() + usize::from(config.bbr.default_backend.is_some());
+    (PREFIX_BYTES_MAX / pools.max(1)).min(PREFIX_BYTES_PER_POOL_MAX)
 }
 
 const fn engine(engine: EngineType) -> Engine {
@@ -333,70 +325,4 @@ const fn engine(engine: EngineType) -> Engine {
         EngineType::Auto => Engine::Auto,
         EngineType::None => Engine::None,
     }
-}
-
-fn tls_to(tls: &api::EndpointTls) -> TlsTo {
-    let trust = match (&tls.ca_file, tls.insecure_skip_verify) {
-        (_, true) => Trust::Anyone,
-        (Some(path), false) => Trust::CaFile(path.clone()),
-        (None, false) => Trust::System,
-    };
-    TlsTo { server_name: tls.server_name.clone(), trust }
-}
-
-fn tls_client(spec: &EndpointSpec, tls: &TlsTo) -> Result<Arc<TlsClient>, Unusable> {
-    let verify = match &tls.trust {
-        Trust::System => Verify::System,
-        Trust::CaFile(path) => Verify::CaFile(PathBuf::clone(path)),
-        Trust::Anyone => Verify::Nothing,
-    };
-    let name = tls.server_name.as_deref().unwrap_or(&spec.address);
-    let unusable = |error: proxy::client::TlsError| Unusable::Tls { endpoint: spec.name.clone(), problem: crate::errors::chain(&error) };
-    TlsClient::new(name, &verify).map(Arc::new).map_err(unusable)
-}
-
-/// What makes this endpoint another one when it changes: everything that is said of it, and the pool it serves in.
-fn identity(pool: &PoolHandle, spec: &EndpointSpec, place: Place) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    pool.name.hash(&mut hasher);
-    format!("{:?}", (&spec.name, &spec.tls, &spec.api_key, place.protocol, place.engine)).hash(&mut hasher);
-    (&spec.address, spec.port.unwrap_or(place.port)).hash(&mut hasher);
-    hasher.finish()
-}
-
-/// The endpoints that are there, each with a handle: its former one if it had one.
-pub(super) fn members(
-    found: &[Found],
-    owners: &HashMap<u64, Owner>,
-    former: &HashMap<EndpointId, Arc<EndpointHandle>>,
-    keys: &Keys,
-    world: &World,
-) -> HashMap<EndpointId, Member> {
-    let member = |found: &Found| {
-        let owner = owners.get(&found.want.identity)?;
-        let endpoint = found.endpoint.clone();
-        let handle = former.get(&endpoint.id).cloned().unwrap_or_else(|| handle(found, owner, keys, world));
-        Some((endpoint.id, Member { pool: Arc::clone(&owner.pool), endpoint, handle }))
-    };
-    found.iter().filter_map(member).collect()
-}
-
-fn handle(found: &Found, owner: &Owner, keys: &Keys, world: &World) -> Arc<EndpointHandle> {
-    let endpoint = &found.endpoint;
-    let authority = match &found.want.host {
-        Host::Name(name) => format!("{name}:{}", found.want.port),
-        Host::Ip(_) => endpoint.address.to_string(),
-    };
-    Arc::new(EndpointHandle {
-        name: Arc::clone(&endpoint.name),
-        destination: Arc::new(Destination {
-            id: endpoint.id.get(),
-            address: endpoint.address,
-            protocol: owner.protocol,
-            tls: owner.tls.clone(),
-            authority: HeaderValue::from_str(&authority).expect("a host and a port are a header value"),
-        }),
-        authorization: keys.authorization(owner.key.as_ref()),
-        picks: world.metrics.counter(&PICKS, &[&owner.pool.name, &endpoint.name]),
-    })
 }

@@ -1,19 +1,13 @@
 //! Keys that endpoints want: read from the environment or from files, and read again while the process runs, so that a
 //! rotated key needs no restart.
 
-use std::{
-    collections::HashMap,
-    fs::File,
-    io::Read,
-    path::PathBuf,
-    sync::Arc,
-};
+use std::{collections::HashMap, fs::File, io::Read, path::PathBuf, sync::Arc};
 
 use api::ApiKeySource;
 use arc_swap::ArcSwapOption;
 use http::HeaderValue;
 
-use super::build::Owner;
+use super::endpoints::Owner;
 
 /// Longest key that is read, in bytes.
 const KEY_BYTES_MAX: u64 = 16 * 1024;

@@ -9,10 +9,10 @@ use std::{
 use discovery::scrape::{Cause, Families, Sink};
 use parking_lot::Mutex;
 use pool::{EndpointId, Observation};
-use telemetry::catalog::SCRAPE_FAILURES;
+use telemetry::catalog::{SCRAPE_FAILURES, SCRAPE_SAMPLES_SKIPPED};
 use tokio::sync::Notify;
 
-use super::build::Member;
+use super::endpoints::Member;
 use crate::{pools::PoolHandle, world::World};
 
 /// Books what the scraper sees.
@@ -40,9 +40,8 @@ impl SignalSink {
         let new = members.keys().filter(|id| !followed.endpoints.contains_key(id)).copied().collect::<Vec<_>>();
         followed.unseen.retain(|id| members.contains_key(id));
         followed.unseen.extend(new);
-        let entry = |(id, member): (&EndpointId, &Member)| {
-            (*id, (Arc::clone(&member.pool), Arc::clone(&member.handle.name)))
-        };
+        let entry =
+            |(id, member): (&EndpointId, &Member)| (*id, (Arc::clone(&member.pool), Arc::clone(&member.handle.name)));
         followed.endpoints = members.iter().map(entry).collect();
     }
 
@@ -79,6 +78,12 @@ impl Sink for SignalSink {
     fn failed(&self, id: EndpointId, cause: Cause) {
         if let Some((_, name)) = self.pool_of(id) {
             self.world.metrics.counter(&SCRAPE_FAILURES, &[&name, cause.label()]).increment(1);
+        }
+    }
+
+    fn skipped(&self, id: EndpointId, samples: u32) {
+        if let Some((_, name)) = self.pool_of(id) {
+            self.world.metrics.counter(&SCRAPE_SAMPLES_SKIPPED, &[&name]).increment(u64::from(samples));
         }
     }
 

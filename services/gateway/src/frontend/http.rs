@@ -14,24 +14,13 @@ use http::{
     HeaderValue, Response, StatusCode,
     header::{CONNECTION, CONTENT_TYPE},
 };
-use protocol::{
-    Api, Reason,
-    headers::REQUEST_ID,
-    path::Dialect,
-};
+use protocol::{Api, Reason, headers::REQUEST_ID, path::Dialect};
 use proxy::{client::Clients, serve::RequestBody};
 use tower::Service;
 
 use crate::{
-    answer::Answer,
-    metrics::Outcome,
-    pipeline::pipeline,
-    record::Record,
-    rejection::Rejection,
-    request_id,
-    stage::Request,
-    terminal::forward::Forward,
-    world::World,
+    answer::Answer, metrics::Outcome, pipeline::pipeline, record::Record, rejection::Rejection, request_id,
+    stage::Request, terminal::forward::Forward, world::World,
 };
 
 /// What serves the connections of one core.

@@ -185,7 +185,9 @@ fn find(api: Api, head: Option<&Head>, routes: &Routes, record: &mut Record) -> 
     let named = match head.map(|head| &head.model) {
         Some(Model::Named(name)) => Some(name.as_str()),
         Some(Model::Missing) | None => None,
-        Some(Model::Empty | Model::NotAString) if routes.body_based => return Err(model_required("a non-empty string")),
+        Some(Model::Empty | Model::NotAString) if routes.body_based => {
+            return Err(model_required("a non-empty string"));
+        }
         Some(Model::Empty | Model::NotAString) => None,
     };
     match (named, api.model_in()) {
@@ -194,7 +196,9 @@ fn find(api: Api, head: Option<&Head>, routes: &Routes, record: &mut Record) -> 
         (None, ModelIn::Body) => Err(model_required("missing")),
         (None, ModelIn::BodyIfGiven | ModelIn::Nowhere) => match (&routes.only, &routes.fallback) {
             (None, Some(Fallback::DefaultBackend(served))) => Ok((Arc::clone(served), None)),
-            _ => only("this path names no model, and the gateway serves more than one pool: use a path whose body has a model"),
+            _ => only(
+                "this path names no model, and the gateway serves more than one pool: use a path whose body has a model",
+            ),
         },
     }
 }

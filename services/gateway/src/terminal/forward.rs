@@ -12,7 +12,10 @@ use http::{
     request::Parts,
 };
 use pool::EndpointId;
-use protocol::{Reason, headers::{BASE_MODEL_NAME, MODEL_NAME, REQUEST_ID, is_control}};
+use protocol::{
+    Reason,
+    headers::{BASE_MODEL_NAME, MODEL_NAME, REQUEST_ID, is_control},
+};
 use proxy::client::{AnswerBody, SendError, Timeouts};
 use tower::Service;
 
@@ -54,7 +57,7 @@ async fn forward(Dispatched { mut routed, lease }: Dispatched) -> Outgoing {
         if rank == 0 {
             endpoint.picks.increment(1);
         } else {
-            lease.pool().retries.connect.increment(1);
+            lease.pool().retries.connect();
         }
         routed.record.tries += 1;
         routed.record.endpoint = Some(Arc::clone(&endpoint.name));
@@ -111,10 +114,9 @@ fn time_left(record: &Record, route_timeout: Option<Duration>) -> Option<Duratio
 }
 
 fn answer(response: http::Response<AnswerBody>, mut routed: Routed, lease: Lease) -> Reply {
-    lease.answered();
     let (mut head, body) = response.into_parts();
     if body.replayed() {
-        lease.pool().retries.reused_closed.increment(1);
+        lease.pool().retries.reused_closed();
         routed.record.tries += 1;
     }
     proxy::headers::prepare_response(&routed.head.method, head.status, &mut head.headers);

@@ -293,6 +293,7 @@ async fn a_pool_that_came_back_is_not_swept_for_its_former_life() {
     let new = site.pool("llama", Settings::default());
     site.endpoints(&new, &[("llama-0", 21)]);
     site.serve(&[(&new, &["meta/llama"])]);
+    new.retries.connect();
     drop((old, lease));
     sweeper.sweep(&site.world);
     sweeper.sweep(&site.world);

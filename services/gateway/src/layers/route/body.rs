@@ -61,7 +61,9 @@ enum Reader {
     Json(head::Reader),
     Multipart(multipart::Reader),
     /// A path the operator added may be asked without a body.
-    Unlabelled { api: Api },
+    Unlabelled {
+        api: Api,
+    },
     None,
 }
 
