@@ -17,6 +17,7 @@ mod connect;
 mod error;
 mod http1;
 mod http2;
+mod link_waker;
 mod pool;
 mod tls;
 mod wire;
@@ -119,7 +120,8 @@ impl Clients {
     ) -> Result<http::Response<AnswerBody>, SendError> {
         match to.protocol {
             Protocol::Http1 => http1::send(&self.pools, to, head, body, timeouts).await,
-            Protocol::H2c => http2::send(&self.pools, to, head, body, timeouts).await,
+            // Boxed so that HTTP/1.1, by far the more frequent, does not carry its state around.
+            Protocol::H2c => Box::pin(http2::send(&self.pools, to, head, body, timeouts)).await,
         }
     }
 

@@ -172,13 +172,8 @@ impl Patience {
 /// What a connection reported when it broke, if it did.
 pub(super) type Cause = Option<Box<dyn StdError + Send + Sync>>;
 
-/// The body is asked first, which tells the connection that more is wanted; often the connection has it already.
 fn poll_http1(body: &mut Incoming, link: &mut Link, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Cause>>> {
-    let mut polled = Pin::new(&mut *body).poll_frame(cx);
-    if polled.is_pending() {
-        link.drive(cx);
-        polled = Pin::new(body).poll_frame(cx);
-    }
+    let polled = link.drive_for(cx, |cx| Pin::new(&mut *body).poll_frame(cx));
     if polled.is_pending() && link.has_ended() {
         return Poll::Ready(Some(Err(None)));
     }

@@ -25,6 +25,7 @@ use tokio::time::Instant;
 use super::{
     ANSWER_HEAD_BYTES_MAX, AnswerBody, Chunks, Destination, ProtocolFault, SendError, Timeouts, connect,
     error::Tried,
+    link_waker::{LinkWaker, Work},
     pool::Pools,
     wire::{BytesRead, FailedWrites, Wire},
 };
@@ -39,6 +40,7 @@ pub(super) struct Link {
     driver: http1::Connection<TokioIo<Wire>, Chunks>,
     read: BytesRead,
     ended: bool,
+    waker: LinkWaker,
     pub(super) deadline: Deadline,
 }
 
@@ -64,25 +66,44 @@ pub(super) async fn send(
     body: Chunks,
     timeouts: &Timeouts,
 ) -> Result<Response<AnswerBody>, SendError> {
-    let home = || Home { pools: Arc::clone(pools), id: to.id, idle_pooled: timeouts.idle_pooled };
-    let mut replaying = false;
+    let home = Home { pools: Arc::clone(pools), id: to.id, idle_pooled: timeouts.idle_pooled };
+    let mut replaying = Replaying::No;
     if let Some(link) = pools.take_idle(to.id).await {
         match exchange(link, request(to, head, body.clone())?, timeouts).await {
-            Ok((answer, link)) => return finish(answer, link, home(), timeouts, replaying).await,
+            Ok((answer, link)) => return Ok(finish(answer, link, home, timeouts, replaying).await),
             Err(Lost::Failed(error)) => return Err(error),
             Err(Lost::Closed { answering: true, source }) => return Err(closed(Tried::ReusedAndAnswering, source)),
-            Err(Lost::Closed { answering: false, .. }) => replaying = true,
+            Err(Lost::Closed { answering: false, .. }) => replaying = Replaying::Yes,
         }
     }
-    pools.enter(to.id);
+    // Boxed so that the usual case does not carry the state of the rare one around.
+    Box::pin(send_fresh(home, to, request(to, head, body)?, timeouts, replaying)).await
+}
+
+/// Whether the request was sent before, on a connection that closed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Replaying {
+    No,
+    Yes,
+}
+
+async fn send_fresh(
+    home: Home,
+    to: &Destination,
+    request: Request<Chunks>,
+    timeouts: &Timeouts,
+    replaying: Replaying,
+) -> Result<Response<AnswerBody>, SendError> {
+    home.pools.enter(to.id);
     let (wire, read) = connect::connect(to, timeouts, FailedWrites::Quiet).await?;
     let link = handshake(wire, read).await?;
-    match exchange(link, request(to, head, body)?, timeouts).await {
-        Ok((answer, link)) => finish(answer, link, home(), timeouts, replaying).await,
+    match exchange(link, request, timeouts).await {
+        Ok((answer, link)) => Ok(finish(answer, link, home, timeouts, replaying).await),
         Err(Lost::Failed(error)) => Err(error),
-        Err(Lost::Closed { source, .. }) => {
-            Err(closed(if replaying { Tried::ReusedThenFresh } else { Tried::Fresh }, source))
-        }
+        Err(Lost::Closed { source, .. }) => match replaying {
+            Replaying::Yes => Err(closed(Tried::ReusedThenFresh, source)),
+            Replaying::No => Err(closed(Tried::Fresh, source)),
+        },
     }
 }
 
@@ -97,7 +118,7 @@ async fn handshake(wire: Wire, read: BytesRead) -> Result<Box<Link>, SendError> 
         .handshake(TokioIo::new(wire))
         .await
         .map_err(|error| SendError::Protocol(ProtocolFault::BadHead(error)))?;
-    Ok(Box::new(Link { sender, driver, read, ended: false, deadline: Deadline::default() }))
+    Ok(Box::new(Link { sender, driver, read, ended: false, waker: LinkWaker::new(), deadline: Deadline::default() }))
 }
 
 /// The request as HTTP/1.1 writes it. The head is copied: it may be needed again, by us or for another endpoint.
@@ -140,10 +161,10 @@ async fn exchange(
 ) -> Result<(Response<Incoming>, Box<Link>), Lost> {
     let read_before = link.read.get();
     let due = timeouts.first_byte.map(|limit| Instant::now() + limit);
-    let mut answer = pin!(link.sender.try_send_request(request));
+    let Link { sender, waker, .. } = &mut *link;
+    let mut answer = pin!(waker.quietly(|| sender.try_send_request(request)));
     let answer = poll_fn(|cx| {
-        link.drive(cx);
-        if let Poll::Ready(answer) = answer.as_mut().poll(cx) {
+        if let Poll::Ready(answer) = link.drive_for(cx, |cx| answer.as_mut().poll(cx)) {
             return Poll::Ready(answer.map_err(|error| lost(error, link.read.get() != read_before)));
         }
         if link.ended {
@@ -186,8 +207,8 @@ async fn finish(
     link: Box<Link>,
     home: Home,
     timeouts: &Timeouts,
-    replayed: bool,
-) -> Result<Response<AnswerBody>, SendError> {
+    replaying: Replaying,
+) -> Response<AnswerBody> {
     let (head, body) = answer.into_parts();
     let link = if body.is_end_stream() {
         let mut link = Some(link);
@@ -196,15 +217,30 @@ async fn finish(
     } else {
         Some(link)
     };
-    Ok(Response::from_parts(head, AnswerBody::http1(body, link, home, timeouts.stream_idle, replayed)))
+    let replayed = replaying == Replaying::Yes;
+    Response::from_parts(head, AnswerBody::http1(body, link, home, timeouts.stream_idle, replayed))
 }
 
 impl Link {
-    /// Reads and writes what can be. Errors reach whoever waits for the head or the body.
-    pub(super) fn drive(&mut self, cx: &mut Context<'_>) {
-        if !self.ended && Pin::new(&mut self.driver).poll(cx).is_ready() {
-            self.ended = true;
-        }
+    /// Reads and writes until `wanted` is there, or nothing more can be read and written now. `wanted` is asked first: that
+    /// tells hyper what to read for, and often it has it already.
+    pub(super) fn drive_for<T>(
+        &mut self,
+        cx: &mut Context<'_>,
+        mut wanted: impl FnMut(&mut Context<'_>) -> Poll<T>,
+    ) -> Poll<T> {
+        let Self { driver, waker, ended, .. } = self;
+        let mut polled = Poll::Pending;
+        waker.drive(cx, |cx| {
+            polled = wanted(cx);
+            if polled.is_pending() && !*ended {
+                // Errors reach whoever waits for the head or the body.
+                *ended = Pin::new(&mut *driver).poll(cx).is_ready();
+                polled = wanted(cx);
+            }
+            if polled.is_ready() || *ended { Work::Done } else { Work::Waits }
+        });
+        polled
     }
 
     pub(super) fn has_ended(&self) -> bool {
@@ -213,7 +249,11 @@ impl Link {
 
     /// Whether the next request may go here: open, and both messages of the last exchange complete.
     pub(super) fn is_usable(&mut self, cx: &mut Context<'_>) -> bool {
-        self.drive(cx);
+        let Self { driver, waker, ended, sender, .. } = self;
+        waker.drive(cx, |cx| {
+            *ended = *ended || Pin::new(&mut *driver).poll(cx).is_ready();
+            if *ended || sender.is_ready() { Work::Done } else { Work::Waits }
+        });
         !self.ended && self.sender.is_ready()
     }
 

@@ -165,6 +165,24 @@ async fn the_end_of_a_stream_is_not_the_end_of_a_client() {
 }
 
 #[tokio::test]
+async fn b07_an_answer_that_breaks_gives_its_last_bytes_and_then_a_reset() {
+    let door = Door::open(Limits::default(), |_| async {
+        let good = Ok(Frame::data(Bytes::from_static(b"last words")));
+        let mut frames = [good, Err::<_, crate::rig::Failure>("broke".into())].into_iter();
+        let stream = crate::serve_gone::stream_of(move |_| std::task::Poll::Ready(frames.next()));
+        Response::new(StreamBody::new(stream).boxed_unsync())
+    });
+    let mut sender = dial(&door).await;
+    for _ in 0..20 {
+        sender = soon(sender.ready()).await.unwrap();
+        let (answer, _) = sender.send_request(post("/"), true).unwrap();
+        let mut body = soon(answer).await.unwrap().into_body();
+        assert_eq!(soon(body.data()).await.unwrap().unwrap(), "last words");
+        assert!(soon(body.data()).await.unwrap().unwrap_err().is_reset());
+    }
+}
+
+#[tokio::test]
 async fn c08_trailers_of_64_kb_pass() {
     let door = Door::open(Limits::default(), |_| async {
         let mut trailers = HeaderMap::new();
