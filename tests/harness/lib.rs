@@ -10,7 +10,9 @@ mod gateway;
 mod http;
 mod peer;
 mod programs;
+mod sim;
 mod tls;
+mod tools;
 mod wait;
 
 pub use admin::Admin;
@@ -19,5 +21,7 @@ pub use gateway::Gateway;
 pub use http::{Answer, Connection, post, request, request_in_chunks};
 pub use peer::{Exchange, Next, Peer, Script, Seen};
 pub use programs::{Program, program};
+pub use sim::Sim;
 pub use tls::{Authority, TlsFront};
+pub use tools::{Chromium, Node, Page, Prometheus, Python};
 pub use wait::{eventually, soon};
