@@ -24,4 +24,4 @@ pub use programs::{Program, program};
 pub use sim::Sim;
 pub use tls::{Authority, TlsFront};
 pub use tools::{Chromium, Node, Page, Prometheus, Python};
-pub use wait::{eventually, soon};
+pub use wait::{eventually, nobody_listens, soon};

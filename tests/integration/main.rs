@@ -7,6 +7,7 @@ mod bodies;
 mod endpoint_access;
 mod forms;
 mod json_bodies;
+mod refusals;
 mod request_headers;
 mod routing;
 mod smoke;

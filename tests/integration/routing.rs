@@ -101,10 +101,12 @@ fn a07_paths_without_a_typed_prompt_are_served_like_any_other() {
         "/invocations",
         "/inference/v1/generate",
     ] {
-        let answer = post(scene.gateway.data, path, chat);
-        assert_eq!(answer.status, 200, "{path}: {}", answer.text());
+        for body in [chat, r#"{"model":"m1"}"#] {
+            let answer = post(scene.gateway.data, path, body);
+            assert_eq!(answer.status, 200, "{path} {body}: {}", answer.text());
+        }
     }
-    assert_eq!(scene.m1.seen().len(), 10);
+    assert_eq!(scene.m1.seen().len(), 20);
 }
 
 #[test]
@@ -226,9 +228,12 @@ fn only_inference_paths_are_forwarded_and_no_trick_reaches_another() {
         "/v1/responses/resp_1/cancel/",
         "/v1/responses/resp_1/delete",
     ];
-    for path in forbidden {
+    // With an only pool, what names no model has somewhere to go, too.
+    let only = Peer::plain();
+    let one_pool = Gateway::start(&Config::plain("m1", [only.address]));
+    for (path, gateway) in forbidden.into_iter().flat_map(|path| [(path, &scene.gateway), (path, &one_pool)]) {
         for method in ["POST", "GET"] {
-            let answer = request(scene.gateway.data, method, path, &[("content-type", "application/json")], CHAT);
+            let answer = request(gateway.data, method, path, &[("content-type", "application/json")], CHAT);
             // Our own list answers below its path, and so knows no such model.
             let known = ["path_not_found", "model_not_found", "invalid_request"].contains(&answer.code().as_str());
             assert!(
@@ -238,7 +243,7 @@ fn only_inference_paths_are_forwarded_and_no_trick_reaches_another() {
                 answer.text()
             );
         }
-        assert!(scene.untouched(), "{path}: {:?} {:?}", scene.m1.seen(), scene.m2.seen());
+        assert!(scene.untouched() && only.seen().is_empty(), "{path}: {:?} {:?}", scene.m1.seen(), only.seen());
     }
     let refused = post(scene.gateway.data, "/sleep", CHAT);
     scene.refused(&refused, 404, "path_not_found", None);
@@ -454,4 +459,39 @@ fn c10_an_upgrade_or_a_tunnel_is_refused_at_once() {
     });
     let answer = post(scene.gateway.data, PATH, CHAT);
     assert_eq!((answer.status, answer.code().as_str()), (502, "endpoint_broke"), "{}", answer.text());
+}
+
+#[test]
+fn adapters_of_the_scheduler_and_of_config_maps_go_to_their_base_model() {
+    let map = |name: &str, managed: &str, base: &str, adapters: &str| {
+        format!(
+            "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {name}\n  labels: {{inference.networking.k8s.io/bbr-managed: \"{managed}\"}}\n\
+             data:\n  baseModel: {base}\n  adapters: |\n{adapters}"
+        )
+    };
+    let scene = TwoModels::with(|mut config| {
+        config.schedulers[0] = config.schedulers[0].clone().line("loraAdapters: [sql]");
+        config
+            .document(&map("first", "true", "m1", "    - tweet\n    - poem\n"))
+            .document(&map("second", "true", "m1", "    - haiku\n"))
+            .document(&map("third", "true", "m2", "    - legal\n"))
+            .document(&map("foreign", "false", "m1", "    - nobody\n"))
+    });
+    for (model, base) in [("sql", "m1"), ("tweet", "m1"), ("poem", "m1"), ("haiku", "m1"), ("legal", "m2")] {
+        let (peer, other) = if base == "m1" { (&scene.m1, &scene.m2) } else { (&scene.m2, &scene.m1) };
+        peer.forget();
+        other.forget();
+        let body = format!(r#"{{"model":"{model}","messages":[]}}"#);
+        let answer = post(scene.gateway.data, PATH, &body);
+        assert_eq!((answer.status, other.seen().len()), (200, 0), "{model}: {}", answer.text());
+        let [seen] = &peer.seen()[..] else { panic!("{model}") };
+        assert_eq!(seen.header("x-gateway-model-name"), Some(model));
+        assert_eq!(seen.header("x-gateway-base-model-name"), Some(base));
+        assert_eq!(seen.body, body.as_bytes(), "the engine is asked for the adapter");
+        assert_eq!(scene.gateway.request(answer.header("x-request-id").unwrap())["modelName"], model);
+    }
+    scene.m2.forget();
+    scene.m1.forget();
+    let nobody = post(scene.gateway.data, PATH, r#"{"model":"nobody","messages":[]}"#);
+    scene.refused(&nobody, 404, "model_not_found", Some("model"));
 }

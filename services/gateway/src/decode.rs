@@ -126,6 +126,8 @@ impl Decoder {
             }
         }
         piece.truncate(filled);
+        // What is kept is what is paid for: a small body does not hold a large buffer until its answer ends.
+        piece.shrink_to_fit();
         Ok(piece.into())
     }
 }
