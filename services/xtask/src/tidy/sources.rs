@@ -10,8 +10,8 @@ use anyhow::Context;
 
 /// Folders that hold nothing written by hand.
 const LEFT_OUT: [&str; 5] = [".git", ".venv", "__pycache__", "node_modules", "target"];
-/// Files that tools write and check themselves.
-const GENERATED: [&str; 2] = ["Cargo.lock", "package-lock.json"];
+/// Files that tools write and check themselves; `.git` is one in a linked worktree.
+const GENERATED: [&str; 3] = [".git", "Cargo.lock", "package-lock.json"];
 /// What the rules read; pictures and archives are not text.
 const TEXT: [&str; 15] =
     ["css", "html", "js", "json", "md", "mjs", "proto", "py", "rs", "sh", "toml", "ts", "txt", "yaml", "yml"];
