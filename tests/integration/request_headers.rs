@@ -244,6 +244,12 @@ fn c06_large_heads_pass_up_to_the_limit_and_are_431_above_it() {
         if status == 431 {
             assert_eq!(answer.code(), "head_too_large");
             assert!(answer.text().contains("64 KiB"), "{}", answer.text());
+            let line = scene.gateway.request(answer.header("x-request-id").expect("an id"));
+            assert_eq!(
+                (line["outcome"].as_str(), line["status"].as_u64()),
+                (Some("head_too_large"), Some(431)),
+                "{line}"
+            );
         }
     }
     assert_eq!(scene.m1.seen().len(), 3);

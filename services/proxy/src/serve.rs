@@ -32,7 +32,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{HeaderValue, Request, Response, StatusCode};
+use http::{HeaderMap, Request, Response, StatusCode};
 use http_body::Body;
 use tokio::{task::JoinHandle, time};
 use tower::Service;
@@ -116,19 +116,13 @@ impl Refused {
     }
 }
 
-/// The body of an answer to what was refused; empty by default.
-#[derive(Clone, Debug)]
+/// The answer to what was refused, but for its status and framing; empty by default.
+#[derive(Clone, Debug, Default)]
 pub struct Refusal {
-    /// Sent only with a body.
-    pub content_type: HeaderValue,
+    /// What the body is, and what else the client should know.
+    pub headers: HeaderMap,
     /// The text.
     pub body: Bytes,
-}
-
-impl Default for Refusal {
-    fn default() -> Self {
-        Self { content_type: HeaderValue::from_static("text/plain"), body: Bytes::new() }
-    }
 }
 
 /// Called once for each refusal: counts it, and says what to answer.

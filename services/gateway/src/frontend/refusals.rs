@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::HeaderValue;
-use protocol::{ErrorBody, Reason, path::Dialect};
+use http::{HeaderValue, header::CONTENT_TYPE};
+use protocol::{ErrorBody, Reason, headers::REQUEST_ID, path::Dialect};
 use proxy::serve::{Refusal, Refusals, Refused};
 use telemetry::catalog::CONNECTIONS_REFUSED;
 
@@ -17,13 +17,15 @@ pub fn book(world: Arc<World>) -> Refusals {
         let Some(status) = refused.status() else { return Refusal::default() };
         let (reason, message) = words(refused);
         let body = ErrorBody { reason, message, param: None }.to_json(Dialect::OpenAi);
-        let (id, _) = request_id::keep_or_make(None);
+        // A head that was not read to its end may have named another: ours is in the log and in the answer.
+        let (id, id_header) = request_id::keep_or_make(None);
         let mut record = Record::new(Arc::clone(&world.observer), id);
         record.status = Some(status.as_u16());
         record.bytes_out = body.len() as u64;
         record.detail(message);
         record.end(Outcome::Refused(reason));
-        Refusal { content_type: HeaderValue::from_static("application/json"), body: Bytes::clone(&body) }
+        let content_type = (CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        Refusal { headers: [content_type, (REQUEST_ID, id_header)].into_iter().collect(), body: Bytes::clone(&body) }
     })
 }
 

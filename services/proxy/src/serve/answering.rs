@@ -13,7 +13,7 @@ use std::{
 use bytes::Bytes;
 use http::{
     HeaderValue, Request, Response, Version,
-    header::{CONNECTION, CONTENT_TYPE, HOST, TRANSFER_ENCODING},
+    header::{CONNECTION, HOST, TRANSFER_ENCODING},
 };
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
@@ -128,9 +128,7 @@ impl<S, B> Calls<S, B> {
         let body = (!refusal.body.is_empty()).then_some(refusal.body);
         let mut answer = Response::new(Sent { content: Content::Refusal { body }, failed: None, open: None });
         *answer.status_mut() = refused.status().expect("what is refused by its head has a status");
-        if !answer.body().is_refusal_empty() {
-            answer.headers_mut().insert(CONTENT_TYPE, refusal.content_type);
-        }
+        *answer.headers_mut() = refusal.headers;
         answer
     }
 }
@@ -186,12 +184,6 @@ where
 
 fn ends_connection(activity: &Activity) -> bool {
     activity.closes_after_answer() || activity.counted.shared.signal.level() >= Level::Draining
-}
-
-impl<B> Sent<B> {
-    fn is_refusal_empty(&self) -> bool {
-        matches!(self.content, Content::Refusal { body: None })
-    }
 }
 
 impl Failed {

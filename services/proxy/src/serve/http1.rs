@@ -194,9 +194,11 @@ async fn refuse(wire: &mut Wire, activity: &Activity, refused: Refused) -> std::
     answer.put_slice(status.canonical_reason().unwrap_or_default().as_bytes());
     answer.put_slice(b"\r\nconnection: close\r\ncontent-length: ");
     answer.put_slice(refusal.body.len().to_string().as_bytes());
-    if !refusal.body.is_empty() {
-        answer.put_slice(b"\r\ncontent-type: ");
-        answer.put_slice(refusal.content_type.as_bytes());
+    for (name, value) in &refusal.headers {
+        answer.put_slice(b"\r\n");
+        answer.put_slice(name.as_str().as_bytes());
+        answer.put_slice(b": ");
+        answer.put_slice(value.as_bytes());
     }
     answer.put_slice(b"\r\n\r\n");
     answer.put_slice(&refusal.body);

@@ -68,7 +68,7 @@ impl Door {
         let refusals = Arc::new(move |what: Refused| {
             seen.lock().unwrap().push(what);
             Refusal {
-                content_type: "application/json".parse().unwrap(),
+                headers: [(http::header::CONTENT_TYPE, "application/json".parse().unwrap())].into_iter().collect(),
                 body: Bytes::from(format!("{{\"{what:?}\":1}}")),
             }
         });
