@@ -3,7 +3,7 @@
 use std::{
     fs::{self, File},
     net::SocketAddr,
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{Command, Stdio},
     time::Duration,
 };
@@ -60,17 +60,30 @@ impl Gateway {
     /// When it does not say where it listens.
     pub fn launch_in(yaml: &str, options: &[&str], environment: &[(&str, &str)]) -> Self {
         let folder = TempDir::new().expect("a temporary folder can be made");
-        fs::write(folder.path().join("gateway.yaml"), yaml).expect("a temporary file can be written");
+        let config = folder.path().join("gateway.yaml");
+        fs::write(&config, yaml).expect("a temporary file can be written");
+        Self::spawn(folder, &config, options, environment)
+    }
+
+    /// Starts a gateway on a file or directory that is there already, and does not wait for it to be ready.
+    ///
+    /// # Panics
+    /// When it does not say where it listens.
+    pub fn launch_on(config: &Path, options: &[&str]) -> Self {
+        Self::spawn(TempDir::new().expect("a temporary folder can be made"), config, options, &[])
+    }
+
+    fn spawn(folder: TempDir, config: &Path, options: &[&str], environment: &[(&str, &str)]) -> Self {
         let log = File::create(folder.path().join("log")).expect("a temporary file can be made");
         let mut command = Command::new(program("inference-gateway"));
-        command.arg("--config").arg(folder.path().join("gateway.yaml"));
+        command.arg("--config").arg(config);
         command.args(["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--cores", "2"]).args(options);
         command.envs(environment.iter().copied());
         let mut process = Program::start(command.stderr(Stdio::from(log)));
         let line = process.line();
         let Some(bound) = line.as_deref().and_then(|line| serde_json::from_str::<Value>(line).ok()) else {
             let log = fs::read_to_string(folder.path().join("log")).unwrap_or_default();
-            panic!("the gateway did not start: {line:?}\n{log}\n{yaml}");
+            panic!("the gateway did not start: {line:?}\n{log}\n{}", config.display());
         };
         let address = |key: &str| bound[key].as_str().and_then(|text| text.parse().ok()).expect("an address");
         Self { process, data: address("data"), admin: Admin::new(address("admin")), folder }

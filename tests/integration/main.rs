@@ -10,5 +10,6 @@ mod json_bodies;
 mod refusals;
 mod request_headers;
 mod routing;
+mod signals;
 mod smoke;
 mod two_models;

@@ -32,6 +32,7 @@ use http::{
 use telemetry::Format;
 use utoipa::OpenApi;
 
+pub(crate) use self::page::rests_on_own_signals;
 pub use self::sweeper::Sweeper;
 use self::{config::Config, decision::Decided, fault::Fault, pools::Pools};
 use crate::world::World;

@@ -3,6 +3,7 @@
 //! One task owns all of it and is the only writer of routes; sources report to it, so a config change and an endpoint
 //! change can never be applied over each other. A configuration is put in force whole or not at all.
 
+mod basis;
 mod build;
 mod endpoints;
 mod keys;
@@ -26,7 +27,7 @@ use proxy::{client::Clients, cores::Core};
 use telemetry::catalog::{CONFIG_GENERATION, CONFIG_VALID};
 use tokio::sync::watch;
 
-use self::{build::Plan, endpoints::Owner, keys::Keys, sink::SignalSink};
+use self::{basis::Basis, build::Plan, endpoints::Owner, keys::Keys, sink::SignalSink};
 use crate::{
     admin::Sweeper,
     pools::{EndpointHandle, PoolHandle},
@@ -39,6 +40,8 @@ const FILES_EVERY: Duration = Duration::from_millis(250);
 const KEYS_EVERY: Duration = Duration::from_secs(1);
 /// How often series of removed endpoints are looked for; the promise is a minute.
 const SWEEP_EVERY: Duration = Duration::from_secs(10);
+/// How often pools are asked whether any of their endpoints is still read.
+const BASIS_EVERY: Duration = Duration::from_secs(1);
 /// Longest time the process is not ready for want of a first look at every endpoint.
 const FIRST_ROUND_MAX: Duration = Duration::from_secs(2);
 
@@ -130,6 +133,8 @@ impl Control {
         background.spawn(watching);
         let mut keys = tokio::time::interval(KEYS_EVERY);
         let mut sweep = tokio::time::interval(SWEEP_EVERY);
+        let mut basis_due = tokio::time::interval(BASIS_EVERY);
+        let mut basis = Basis::default();
         let first_round_over = tokio::time::sleep(FIRST_ROUND_MAX);
         tokio::pin!(first_round_over);
         loop {
@@ -144,6 +149,7 @@ impl Control {
                 }
                 _ = keys.tick() => self.keys.refresh(),
                 _ = sweep.tick() => self.sweeper.sweep(&self.world),
+                _ = basis_due.tick() => basis.look(&self.pools),
                 () = self.sink.first_round(), if !self.world.readiness.has_started() => self.world.readiness.start(),
                 () = &mut first_round_over, if !self.world.readiness.has_started() => self.world.readiness.start(),
                 Some(ended) = background.join_next() => {

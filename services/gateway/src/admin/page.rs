@@ -45,7 +45,7 @@ fn pool_levels(metrics: &Metrics, pool: &str, view: &PoolView) {
 }
 
 /// Whether picks rest on own counts since all that could be picked is stale.
-fn rests_on_own_signals(view: &PoolView) -> bool {
+pub(crate) fn rests_on_own_signals(view: &PoolView) -> bool {
     let any = |state| view.endpoints.iter().any(|endpoint| endpoint.state == state);
     any(State::Stale) && !any(State::Ready) && !any(State::Starting)
 }

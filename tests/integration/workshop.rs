@@ -1,0 +1,156 @@
+//! The proof that operators know from the workshop, on simulated model servers as they would deploy them: a shared prompt
+//! prefix lands on one pod, prompts of their own spread, and weights say otherwise when they are set so.
+
+use std::{net::SocketAddr, process::Command};
+
+use harness::{Answer, Config, Gateway, Program, Scheduler, chat_body, chats, eventually, post, program, request, soon};
+
+/// A simulated model server in a process of its own.
+struct Pod {
+    address: SocketAddr,
+    admin: Option<SocketAddr>,
+    _process: Program,
+}
+
+impl Pod {
+    fn start(options: &[&str]) -> Self {
+        let mut command = Command::new(program("model-sim"));
+        command.args(["--engine", "vllm", "--profile", "llama-3.1-8b-h100", "--model", "m1", "--time-scale", "0.2"]);
+        let mut process = Program::start(command.args(options));
+        let line = process.line().expect("it says where it listens");
+        let bound: serde_json::Value = serde_json::from_str(&line).expect("one line of JSON");
+        let address = |key: &str| bound[key].as_str().and_then(|text| text.parse().ok());
+        Self { address: address("listen").expect("an address"), admin: address("admin"), _process: process }
+    }
+
+    /// Prompts that it took, by its own count.
+    fn served(&self) -> f64 {
+        let page = request(self.address, "GET", "/metrics", &[], "").text();
+        let lines = page.lines().filter(|line| line.starts_with("vllm:request_success_total"));
+        lines.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum()
+    }
+}
+
+fn pods(count: usize) -> Vec<Pod> {
+    (0..count).map(|_| Pod::start(&[])).collect()
+}
+
+fn start(pods: &[Pod], weights: Option<&str>) -> Gateway {
+    let mut scheduler = Scheduler::new("m1", pods.iter().map(|pod| pod.address));
+    if let Some(weights) = weights {
+        scheduler = scheduler.line(&format!("weights: {weights}"));
+    }
+    let gateway = Gateway::start(&Config::new([scheduler]));
+    soon("both pods are read", || {
+        let pool = gateway.admin.pool("m1");
+        pool["endpoints"].as_array().unwrap().iter().all(|endpoint| endpoint["signals"]["waiting"]["value"].is_number())
+    });
+    gateway
+}
+
+/// About 700 tokens that `seed` decides.
+fn context(seed: &str) -> String {
+    (0..100).map(|n| format!("Clause {n} of contract {seed}: ")).collect()
+}
+
+fn body(context: &str, question: usize) -> String {
+    let text = format!("{context}\nQuestion {question}: what does it say?");
+    serde_json::json!({"model": "m1", "max_tokens": 8, "messages": [{"role": "user", "content": text}]}).to_string()
+}
+
+/// How many of these answers each of two pods gave.
+fn split(gateway: &Gateway, answers: &[Answer]) -> [usize; 2] {
+    let mut counts = [0, 0];
+    for answer in answers {
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        let line = gateway.request(answer.header("x-request-id").unwrap());
+        counts[usize::from(line["endpoint"] == "m1-1")] += 1;
+    }
+    counts
+}
+
+#[test]
+fn twelve_requests_with_one_prefix_land_on_one_pod() {
+    let pods = pods(2);
+    let gateway = start(&pods, None);
+    for (round, at_a_time) in [(0, 1), (1, 12), (2, 12)] {
+        let shared = context(&format!("number {round}"));
+        let bodies: Vec<String> = (0..12).map(|question| body(&shared, question)).collect();
+        let mut counts = split(&gateway, &chats(gateway.data, &bodies, at_a_time));
+        counts.sort_unstable();
+        assert_eq!(counts, [0, 12], "{at_a_time} at a time");
+    }
+    // The pods counted the same, and the cache there was hit.
+    let served: f64 = pods.iter().map(Pod::served).sum();
+    assert!((served - 36.0).abs() < 0.5, "{served}");
+    let cached = gateway.admin.metric("inference_gateway_tokens_total", &[r#"kind="cached""#]);
+    let prompt = gateway.admin.metric("inference_gateway_tokens_total", &[r#"kind="prompt""#]);
+    assert!(cached.unwrap() > 0.7 * prompt.unwrap(), "{cached:?} of {prompt:?}");
+}
+
+#[test]
+fn prompts_of_their_own_spread() {
+    let pods = pods(2);
+    let gateway = start(&pods, None);
+    let bodies = |from: usize| -> Vec<String> { (from..from + 24).map(|n| body(&context(&format!("{n}")), n)).collect() };
+    let together = split(&gateway, &chats(gateway.data, &bodies(0), 24));
+    assert!(together.iter().all(|count| (8..=16).contains(count)), "{together:?}");
+    let in_turn = split(&gateway, &chats(gateway.data, &bodies(100), 1));
+    assert!(in_turn.iter().all(|count| *count >= 4), "{in_turn:?}");
+}
+
+#[test]
+fn with_prefix_0_queue_3_kv_cache_2_the_shared_batch_spreads_too() {
+    let pods = pods(2);
+    let gateway = start(&pods, Some("{prefix: 0, queue: 3, kvCache: 2}"));
+    for at_a_time in [12, 1] {
+        let shared = context(&format!("batch {at_a_time}"));
+        let bodies: Vec<String> = (0..12).map(|question| body(&shared, question)).collect();
+        let counts = split(&gateway, &chats(gateway.data, &bodies, at_a_time));
+        assert!(counts.iter().all(|count| (4..=8).contains(count)), "{at_a_time} at a time: {counts:?}");
+    }
+}
+
+#[test]
+fn adapters_stay_where_they_were_loaded() {
+    let pods: Vec<Pod> = (0..2).map(|_| Pod::start(&["--lora", "sql", "--lora", "chat", "--max-loras", "1"])).collect();
+    let scheduler = Scheduler::new("m1", pods.iter().map(|pod| pod.address)).line("loraAdapters: [sql, chat]");
+    let gateway = Gateway::start(&Config::new([scheduler]));
+    let ask = |model: &str, n: usize| {
+        let answer = post(gateway.data, "/v1/chat/completions", chat_body(model, &format!("{n} {model}")));
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        gateway.request(answer.header("x-request-id").unwrap())["endpoint"].as_str().unwrap().to_owned()
+    };
+    let (sql, chat) = (ask("sql", 0), ask("chat", 0));
+    assert_ne!(sql, chat, "each pod has one slot");
+    for n in 1..6 {
+        assert_eq!((ask("sql", n), ask("chat", n)), (sql.clone(), chat.clone()));
+    }
+}
+
+#[test]
+fn a_pool_nobody_of_which_listens_refuses_with_503_and_takes_work_again() {
+    let pod = Pod::start(&["--admin", "127.0.0.1:0"]);
+    let gateway = start(std::slice::from_ref(&pod), None);
+    let admin = pod.admin.expect("its admin port");
+    let fault = |refuse: bool| {
+        let answer = request(admin, "PUT", "/sim/faults", &[], format!(r#"{{"refuse":{refuse}}}"#));
+        assert!(answer.status < 300, "{}", answer.text());
+    };
+    let ask = || post(gateway.data, "/v1/chat/completions", body("hello", 1));
+    assert_eq!(ask().status, 200);
+    fault(true);
+    let refused = eventually("it is refused", std::time::Duration::from_secs(10), || {
+        let answer = ask();
+        (answer.status != 200).then_some(answer)
+    });
+    assert_eq!((refused.status, refused.code().as_str()), (503, "endpoint_unreachable"));
+    assert_eq!(refused.json()["error"]["type"], "service_unavailable_error");
+    assert!(refused.header("retry-after").and_then(|wait| wait.parse::<u32>().ok()) >= Some(1));
+    assert_eq!(gateway.admin.in_flight("m1"), 0);
+    soon("it is known to be gone", || gateway.admin.endpoint("m1", "m1-0")["state"] == "stale");
+    assert_eq!(ask().status, 503);
+    fault(false);
+    soon("it serves again by itself", || ask().status == 200);
+    soon("and is known again", || gateway.admin.endpoint("m1", "m1-0")["state"] == "ready");
+}
