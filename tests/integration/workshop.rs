@@ -1,41 +1,28 @@
 //! The proof that operators know from the workshop, on simulated model servers as they would deploy them: a shared prompt
 //! prefix lands on one pod, prompts of their own spread, and weights say otherwise when they are set so.
 
-use std::{net::SocketAddr, process::Command};
+use std::time::Duration;
 
-use harness::{Answer, Config, Gateway, Program, Scheduler, chat_body, chats, eventually, post, program, request, soon};
+use harness::{Answer, Config, Gateway, Scheduler, Sim, chat_body, chats, eventually, post, request, soon};
 
-/// A simulated model server in a process of its own.
-struct Pod {
-    address: SocketAddr,
-    admin: Option<SocketAddr>,
-    _process: Program,
+/// A simulated H100 that serves `m1`, five times faster than it would.
+fn pod(options: &[&str]) -> Sim {
+    let usual = ["--engine", "vllm", "--profile", "llama-3.1-8b-h100", "--model", "m1", "--time-scale", "0.2"];
+    Sim::start(&[&usual, options].concat())
 }
 
-impl Pod {
-    fn start(options: &[&str]) -> Self {
-        let mut command = Command::new(program("model-sim"));
-        command.args(["--engine", "vllm", "--profile", "llama-3.1-8b-h100", "--model", "m1", "--time-scale", "0.2"]);
-        let mut process = Program::start(command.args(options));
-        let line = process.line().expect("it says where it listens");
-        let bound: serde_json::Value = serde_json::from_str(&line).expect("one line of JSON");
-        let address = |key: &str| bound[key].as_str().and_then(|text| text.parse().ok());
-        Self { address: address("listen").expect("an address"), admin: address("admin"), _process: process }
-    }
-
-    /// Prompts that it took, by its own count.
-    fn served(&self) -> f64 {
-        let page = request(self.address, "GET", "/metrics", &[], "").text();
-        let lines = page.lines().filter(|line| line.starts_with("vllm:request_success_total"));
-        lines.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum()
-    }
+/// Answers that a pod gave, by its own count.
+fn served(pod: &Sim) -> f64 {
+    let page = request(pod.address, "GET", "/metrics", &[], "").text();
+    let lines = page.lines().filter(|line| line.starts_with("vllm:request_success_total"));
+    lines.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum()
 }
 
-fn pods(count: usize) -> Vec<Pod> {
-    (0..count).map(|_| Pod::start(&[])).collect()
+fn pods(count: usize) -> Vec<Sim> {
+    (0..count).map(|_| pod(&[])).collect()
 }
 
-fn start(pods: &[Pod], weights: Option<&str>) -> Gateway {
+fn start(pods: &[Sim], weights: Option<&str>) -> Gateway {
     let mut scheduler = Scheduler::new("m1", pods.iter().map(|pod| pod.address));
     if let Some(weights) = weights {
         scheduler = scheduler.line(&format!("weights: {weights}"));
@@ -81,7 +68,7 @@ fn twelve_requests_with_one_prefix_land_on_one_pod() {
         assert_eq!(counts, [0, 12], "{at_a_time} at a time");
     }
     // The pods counted the same, and the cache there was hit.
-    let served: f64 = pods.iter().map(Pod::served).sum();
+    let served: f64 = pods.iter().map(served).sum();
     assert!((served - 36.0).abs() < 0.5, "{served}");
     let cached = gateway.admin.metric("inference_gateway_tokens_total", &[r#"kind="cached""#]);
     let prompt = gateway.admin.metric("inference_gateway_tokens_total", &[r#"kind="prompt""#]);
@@ -92,7 +79,8 @@ fn twelve_requests_with_one_prefix_land_on_one_pod() {
 fn prompts_of_their_own_spread() {
     let pods = pods(2);
     let gateway = start(&pods, None);
-    let bodies = |from: usize| -> Vec<String> { (from..from + 24).map(|n| body(&context(&format!("{n}")), n)).collect() };
+    let bodies =
+        |from: usize| -> Vec<String> { (from..from + 24).map(|n| body(&context(&format!("{n}")), n)).collect() };
     let together = split(&gateway, &chats(gateway.data, &bodies(0), 24));
     assert!(together.iter().all(|count| (8..=16).contains(count)), "{together:?}");
     let in_turn = split(&gateway, &chats(gateway.data, &bodies(100), 1));
@@ -113,7 +101,7 @@ fn with_prefix_0_queue_3_kv_cache_2_the_shared_batch_spreads_too() {
 
 #[test]
 fn adapters_stay_where_they_were_loaded() {
-    let pods: Vec<Pod> = (0..2).map(|_| Pod::start(&["--lora", "sql", "--lora", "chat", "--max-loras", "1"])).collect();
+    let pods: Vec<Sim> = (0..2).map(|_| pod(&["--lora", "sql", "--lora", "chat", "--max-loras", "1"])).collect();
     let scheduler = Scheduler::new("m1", pods.iter().map(|pod| pod.address)).line("loraAdapters: [sql, chat]");
     let gateway = Gateway::start(&Config::new([scheduler]));
     let ask = |model: &str, n: usize| {
@@ -130,17 +118,13 @@ fn adapters_stay_where_they_were_loaded() {
 
 #[test]
 fn a_pool_nobody_of_which_listens_refuses_with_503_and_takes_work_again() {
-    let pod = Pod::start(&["--admin", "127.0.0.1:0"]);
+    let pod = pod(&[]);
     let gateway = start(std::slice::from_ref(&pod), None);
-    let admin = pod.admin.expect("its admin port");
-    let fault = |refuse: bool| {
-        let answer = request(admin, "PUT", "/sim/faults", &[], format!(r#"{{"refuse":{refuse}}}"#));
-        assert!(answer.status < 300, "{}", answer.text());
-    };
+    let fault = |refuse: bool| pod.faults(&serde_json::json!({ "refuse": refuse }));
     let ask = || post(gateway.data, "/v1/chat/completions", body("hello", 1));
     assert_eq!(ask().status, 200);
     fault(true);
-    let refused = eventually("it is refused", std::time::Duration::from_secs(10), || {
+    let refused = eventually("it is refused", Duration::from_secs(10), || {
         let answer = ask();
         (answer.status != 200).then_some(answer)
     });
