@@ -4,6 +4,8 @@
 //! `docs/robustness.md` lists them all.
 
 mod bodies;
+mod configuration;
+mod decisions;
 mod endpoint_access;
 mod forms;
 mod json_bodies;

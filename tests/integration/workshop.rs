@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use harness::{Answer, Config, Gateway, Scheduler, Sim, chat_body, chats, eventually, post, request, soon};
 
-/// A simulated H100 that serves `m1`, five times faster than it would.
+/// A simulated H100 that serves `m1`, as fast as it would.
 fn pod(options: &[&str]) -> Sim {
-    let usual = ["--engine", "vllm", "--profile", "llama-3.1-8b-h100", "--model", "m1", "--time-scale", "0.2"];
+    let usual = ["--engine", "vllm", "--profile", "llama-3.1-8b-h100", "--model", "m1", "--time-scale", "1.0"];
     Sim::start(&[&usual, options].concat())
 }
 
@@ -91,11 +91,12 @@ fn prompts_of_their_own_spread() {
 fn with_prefix_0_queue_3_kv_cache_2_the_shared_batch_spreads_too() {
     let pods = pods(2);
     let gateway = start(&pods, Some("{prefix: 0, queue: 3, kvCache: 2}"));
-    for at_a_time in [12, 1] {
+    // One by one, what each pod last said may be of the request before: the spread is less even.
+    for (at_a_time, least) in [(12, 5), (1, 2)] {
         let shared = context(&format!("batch {at_a_time}"));
         let bodies: Vec<String> = (0..12).map(|question| body(&shared, question)).collect();
         let counts = split(&gateway, &chats(gateway.data, &bodies, at_a_time));
-        assert!(counts.iter().all(|count| (4..=8).contains(count)), "{at_a_time} at a time: {counts:?}");
+        assert!(counts.iter().all(|count| *count >= least), "{at_a_time} at a time: {counts:?}");
     }
 }
 
@@ -124,9 +125,11 @@ fn a_pool_nobody_of_which_listens_refuses_with_503_and_takes_work_again() {
     let ask = || post(gateway.data, "/v1/chat/completions", body("hello", 1));
     assert_eq!(ask().status, 200);
     fault(true);
+    // A connection that was being made as the port closed may have broken instead.
     let refused = eventually("it is refused", Duration::from_secs(10), || {
         let answer = ask();
-        (answer.status != 200).then_some(answer)
+        assert!([200, 502, 503].contains(&answer.status), "{}", answer.text());
+        (answer.status == 503).then_some(answer)
     });
     assert_eq!((refused.status, refused.code().as_str()), (503, "endpoint_unreachable"));
     assert_eq!(refused.json()["error"]["type"], "service_unavailable_error");
