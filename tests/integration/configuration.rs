@@ -114,8 +114,12 @@ fn under_load(gateway: &Gateway, streaming: &AtomicBool, change: impl FnOnce()) 
     let mut stream = Connection::open(gateway.data);
     let body = r#"{"model":"m1","stream":true,"messages":[{"role":"user","content":"long"}]}"#;
     let head = "POST /v1/chat/completions HTTP/1.1\r\nhost: g\r\ncontent-type: application/json";
-    stream.send(format!("{head}\r\ncontent-length: {}\r\n\r\n{body}", body.len())).unwrap();
-    stream.read_until(|bytes| bytes.windows(5).any(|five| five == b"begun")).unwrap();
+    stream
+        .send(format!("{head}\r\ncontent-length: {}\r\n\r\n{body}", body.len()))
+        .expect("the test's own files and connections work");
+    stream
+        .read_until(|bytes| bytes.windows(5).any(|five| five == b"begun"))
+        .expect("the test's own files and connections work");
     let counts: Vec<usize> = thread::scope(|scope| {
         let load = || {
             let mut count = 0;
@@ -254,15 +258,16 @@ fn a_bad_change_keeps_what_was_in_force_says_so_and_the_next_good_one_heals() {
 /// Writes `yaml` as a ConfigMap volume does: a new hidden directory, then the link to it swapped.
 fn mount(volume: &Path, version: u32, yaml: &str) {
     let data = format!("..version_{version}");
-    fs::create_dir(volume.join(&data)).unwrap();
-    fs::write(volume.join(&data).join("gateway.yaml"), yaml).unwrap();
-    symlink(&data, volume.join("..next")).unwrap();
-    fs::rename(volume.join("..next"), volume.join("..data")).unwrap();
+    fs::create_dir(volume.join(&data)).expect("the test's own files and connections work");
+    fs::write(volume.join(&data).join("gateway.yaml"), yaml).expect("the test's own files and connections work");
+    symlink(&data, volume.join("..next")).expect("the test's own files and connections work");
+    fs::rename(volume.join("..next"), volume.join("..data")).expect("the test's own files and connections work");
     if !volume.join("gateway.yaml").exists() {
-        symlink("..data/gateway.yaml", volume.join("gateway.yaml")).unwrap();
+        symlink("..data/gateway.yaml", volume.join("gateway.yaml")).expect("the test's own files and connections work");
     }
     if version > 0 {
-        fs::remove_dir_all(volume.join(format!("..version_{}", version - 1))).unwrap();
+        fs::remove_dir_all(volume.join(format!("..version_{}", version - 1)))
+            .expect("the test's own files and connections work");
     }
 }
 

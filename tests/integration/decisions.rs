@@ -13,7 +13,11 @@ fn start(servers: &[&ModelServer], more: &str) -> Gateway {
     let gateway = Gateway::start(&Config::new([scheduler]).line("signals: {scrapeInterval: 50ms, staleAfter: 1s}"));
     soon("all are read", || {
         let pool = gateway.admin.pool("m1");
-        pool["endpoints"].as_array().unwrap().iter().all(|endpoint| endpoint["signals"]["waiting"]["value"].is_number())
+        pool["endpoints"]
+            .as_array()
+            .expect("a list")
+            .iter()
+            .all(|endpoint| endpoint["signals"]["waiting"]["value"].is_number())
     });
     gateway
 }
@@ -29,7 +33,7 @@ fn of(gateway: &Gateway, answer: &Answer) -> Value {
 /// Waits for what came of a request.
 fn outcome(gateway: &Gateway, id: &str) -> String {
     soon("its outcome is known", || of_id(gateway, id)["outcome"].is_string());
-    of_id(gateway, id)["outcome"].as_str().unwrap().to_owned()
+    of_id(gateway, id)["outcome"].as_str().expect("a text").to_owned()
 }
 
 #[test]

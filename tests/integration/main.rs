@@ -3,6 +3,7 @@
 //! One file per theme; tests that stem from a known fault of a gateway like this one are named by it, and
 //! `docs/robustness.md` lists them all.
 
+mod adapters;
 mod bodies;
 mod configuration;
 mod decisions;
@@ -13,6 +14,7 @@ mod picking;
 mod refusals;
 mod request_headers;
 mod routing;
+mod signal_pages;
 mod signals;
 mod smoke;
 mod two_models;

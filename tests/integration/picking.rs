@@ -2,14 +2,14 @@
 
 use std::{
     thread,
-    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+    time::{Duration, Instant},
 };
 
 use harness::{Config, Gateway, MetricsPage, ModelServer, Scheduler, chat_body, chats, post, soon};
 
-const SIGNALS: &str = "signals: {scrapeInterval: 50ms, staleAfter: 1s}";
+pub(crate) const SIGNALS: &str = "signals: {scrapeInterval: 50ms, staleAfter: 1s}";
 
-fn scheduler(servers: &[ModelServer]) -> Scheduler {
+pub(crate) fn scheduler(servers: &[ModelServer]) -> Scheduler {
     Scheduler::new("m1", servers.iter().map(ModelServer::address))
 }
 
@@ -17,15 +17,19 @@ fn config(servers: &[ModelServer]) -> Config {
     Config::new([scheduler(servers)]).line(SIGNALS)
 }
 
-fn servers(count: usize, page: &MetricsPage) -> Vec<ModelServer> {
+pub(crate) fn servers(count: usize, page: &MetricsPage) -> Vec<ModelServer> {
     (0..count).map(|_| ModelServer::start(page.clone())).collect()
 }
 
-fn start(config: &Config) -> Gateway {
+pub(crate) fn start(config: &Config) -> Gateway {
     let gateway = Gateway::start(config);
     soon("every endpoint is read", || {
         let pool = gateway.admin.pool("m1");
-        pool["endpoints"].as_array().unwrap().iter().all(|endpoint| endpoint["signals"]["waiting"]["value"].is_number())
+        pool["endpoints"]
+            .as_array()
+            .expect("a list")
+            .iter()
+            .all(|endpoint| endpoint["signals"]["waiting"]["value"].is_number())
     });
     gateway
 }
@@ -49,7 +53,7 @@ fn shares(gateway: &Gateway, servers: &[ModelServer], bodies: &[String], at_a_ti
 }
 
 /// A text of about so many tokens that shares no block with another number's.
-fn text(number: usize, tokens: usize) -> String {
+pub(crate) fn text(number: usize, tokens: usize) -> String {
     let mut text = format!("{number:08} ");
     while text.len() < tokens * 4 {
         text.push_str(&format!("{:08x} ", number.wrapping_mul(2_654_435_761) ^ text.len().wrapping_mul(40_503)));
@@ -62,7 +66,7 @@ fn unique(count: usize, tokens: usize) -> Vec<String> {
     (0..count).map(|number| chat_body("m1", &text(number, tokens))).collect()
 }
 
-fn decision(gateway: &Gateway, answer: &harness::Answer) -> serde_json::Value {
+pub(crate) fn decision(gateway: &Gateway, answer: &harness::Answer) -> serde_json::Value {
     let id = answer.header("x-request-id").expect("each answer has an id");
     gateway.admin.json(&format!("/api/v1/decisions/{id}"))
 }
@@ -199,35 +203,6 @@ fn e04_prefixes_match_from_their_start_and_not_by_blocks_in_the_middle() {
 }
 
 #[test]
-fn e05_a_prompt_seen_for_the_base_model_is_none_for_an_adapter() {
-    let pods = servers(2, &MetricsPage::vllm(0, 0, 0.0));
-    // Without the adapter's own affinity, which would hide where the prefix points.
-    let gateway = start(
-        &Config::new([scheduler(&pods)
-            .line("loraAdapters: [lora-a]")
-            .line("weights: {queue: 2, kvCache: 2, prefix: 3, loraAffinity: 0}")])
-        .line(SIGNALS),
-    );
-    let mut same = 0;
-    for number in 0..100 {
-        let prompt = text(number, 300);
-        let ask = |model: &str| {
-            let before = pods[0].served();
-            let answer = post(gateway.data, "/v1/chat/completions", chat_body(model, &prompt));
-            assert_eq!(answer.status, 200);
-            (pods[0].served() > before, answer)
-        };
-        let (base, _) = ask("m1");
-        let (adapter, answer) = ask("lora-a");
-        same += usize::from(base == adapter);
-        let why = decision(&gateway, &answer);
-        assert!(why["candidates"].as_array().unwrap().iter().all(|c| c["matched_blocks"] == 0), "{why}");
-    }
-    // Four deviations of a fair coin.
-    assert!((30..=70).contains(&same), "{same} of 100 went where the base model's went");
-}
-
-#[test]
 fn e06_the_prefix_index_is_bounded_shown_and_empties_with_its_endpoints() {
     let pods = servers(2, &MetricsPage::vllm(0, 0, 0.0));
     let mut config = config(&pods);
@@ -268,108 +243,6 @@ fn e06_the_prefix_index_is_bounded_shown_and_empties_with_its_endpoints() {
     shares(&gateway, &small, &unique(20, 1024), 1);
     assert_eq!(gateway.admin.pool("m1")["prefix_index"]["blocks"], 32, "128 × 16 tokens");
     assert!(metric("evictions_total") > Some(0.0));
-}
-
-fn lora_page(combinations: &[(u32, &str, &str, f64)], waiting: u32) -> MetricsPage {
-    let now_s = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs_f64();
-    let line = |(slots, running, queued, ago_s): &(u32, &str, &str, f64)| {
-        format!(
-            "vllm:lora_requests_info{{max_lora=\"{slots}\",running_lora_adapters=\"{running}\",waiting_lora_adapters=\"{queued}\"}} {:e}\n",
-            now_s - ago_s
-        )
-    };
-    let all: String = combinations.iter().map(line).collect();
-    // Requests run, so the set is of now whatever its time.
-    MetricsPage::Text(format!(
-        "vllm:num_requests_running{{model_name=\"base\"}} 1\nvllm:num_requests_waiting{{model_name=\"base\"}} {waiting}\n\
-         vllm:kv_cache_usage_perc{{model_name=\"base\"}} 0.1\n{all}"
-    ))
-}
-
-fn with_adapters(pods: &[ModelServer]) -> Gateway {
-    start(&Config::new([scheduler(pods).line("loraAdapters: [a, b, c, d, e]")]).line(SIGNALS))
-}
-
-/// Which of two pods a short request of this model goes to.
-fn goes_to(gateway: &Gateway, pods: &[ModelServer], model: &str) -> usize {
-    let before = pods[0].served();
-    let answer = post(gateway.data, "/v1/chat/completions", chat_body(model, "hello"));
-    assert_eq!(answer.status, 200, "{}", answer.text());
-    usize::from(pods[0].served() == before)
-}
-
-#[test]
-fn d03_the_newest_of_many_adapter_series_counts_in_any_order() {
-    let mut lines = [(4, "", "", 9.0), (4, "a, b", "", 4.0), (4, "a", "c", 6.0)];
-    for _ in 0..3 {
-        lines.rotate_left(1);
-        let pods =
-            vec![ModelServer::start(lora_page(&lines, 0)), ModelServer::start(lora_page(&[(4, "", "", 4.0)], 0))];
-        let gateway = with_adapters(&pods);
-        assert_eq!(goes_to(&gateway, &pods, "b"), 0, "{lines:?}");
-        let loaded = gateway.admin.endpoint("m1", "m1-0")["signals"]["loras"]["value"].clone();
-        assert!(loaded.as_array().unwrap().iter().all(|name| name != "c"), "c only waited, long ago: {loaded}");
-        let answer = post(gateway.data, "/v1/chat/completions", chat_body("c", "hello"));
-        let why = decision(&gateway, &answer);
-        let score = |name: &str| {
-            let candidates = why["candidates"].as_array().unwrap();
-            let found = candidates.iter().find(|c| c["endpoint"] == name).unwrap();
-            found["scores"]["loraAffinity"]["score"].as_f64().unwrap()
-        };
-        assert!(score("m1-0") <= score("m1-1"), "no bonus for c where it waited long ago: {why}");
-    }
-}
-
-#[test]
-fn e07_an_adapter_that_runs_and_waits_takes_one_slot() {
-    let pods = vec![
-        ModelServer::start(lora_page(&[(2, "a", "a", 0.0)], 0)),
-        ModelServer::start(lora_page(&[(2, "c,d", "", 0.0)], 0)),
-    ];
-    let gateway = with_adapters(&pods);
-    assert_eq!(goes_to(&gateway, &pods, "b"), 0);
-}
-
-#[test]
-fn e08_gauges_belong_to_the_endpoint_whatever_model_they_name() {
-    let pods = vec![
-        ModelServer::start(lora_page(&[(4, "a", "", 0.0)], 20)),
-        ModelServer::start(lora_page(&[(4, "", "", 0.0)], 0)),
-    ];
-    let gateway = with_adapters(&pods);
-    for _ in 0..50 {
-        assert_eq!(goes_to(&gateway, &pods, "a"), 1);
-    }
-}
-
-#[test]
-fn requests_for_an_adapter_go_where_it_is_loaded_else_where_there_is_most_room() {
-    let full = [(1, "e", "", 0.0)];
-    let pods = vec![
-        ModelServer::start(lora_page(&full, 0)),
-        ModelServer::start(lora_page(&[(4, "a", "", 0.0)], 1)),
-        ModelServer::start(lora_page(&full, 0)),
-    ];
-    let gateway = with_adapters(&pods);
-    let served_by = |model: &str| {
-        let answer = post(gateway.data, "/v1/chat/completions", chat_body(model, "hello"));
-        gateway.request(answer.header("x-request-id").unwrap())["endpoint"].as_str().unwrap().to_owned()
-    };
-    // Where it is loaded, though another waits there.
-    assert_eq!(served_by("a"), "m1-1");
-    // Loaded nowhere: where there is a slot.
-    assert_eq!(served_by("b"), "m1-1");
-    // And where it went it stays.
-    for _ in 0..10 {
-        assert_eq!(served_by("b"), "m1-1");
-    }
-    let resident = |adapter: &str| {
-        gateway.admin.metric(
-            "inference_gateway_endpoint_adapter_resident",
-            &[r#"endpoint="m1-1""#, &format!("adapter=\"{adapter}\"")],
-        )
-    };
-    assert_eq!((resident("a"), resident("b"), resident("c")), (Some(1.0), Some(1.0), Some(0.0)));
 }
 
 #[test]

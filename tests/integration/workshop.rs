@@ -30,7 +30,11 @@ fn start(pods: &[Sim], weights: Option<&str>) -> Gateway {
     let gateway = Gateway::start(&Config::new([scheduler]));
     soon("both pods are read", || {
         let pool = gateway.admin.pool("m1");
-        pool["endpoints"].as_array().unwrap().iter().all(|endpoint| endpoint["signals"]["waiting"]["value"].is_number())
+        pool["endpoints"]
+            .as_array()
+            .expect("a list")
+            .iter()
+            .all(|endpoint| endpoint["signals"]["waiting"]["value"].is_number())
     });
     gateway
 }
@@ -50,7 +54,7 @@ fn split(gateway: &Gateway, answers: &[Answer]) -> [usize; 2] {
     let mut counts = [0, 0];
     for answer in answers {
         assert_eq!(answer.status, 200, "{}", answer.text());
-        let line = gateway.request(answer.header("x-request-id").unwrap());
+        let line = gateway.request(answer.header("x-request-id").expect("each answer has an id"));
         counts[usize::from(line["endpoint"] == "m1-1")] += 1;
     }
     counts
