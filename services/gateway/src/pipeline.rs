@@ -27,3 +27,6 @@ where
         .layer(DispatchLayer) // after the body: waits or refuses, and picks on the freshest numbers
         .service(terminal)
 }
+
+#[cfg(test)]
+mod tests;
