@@ -2,7 +2,11 @@
 
 use std::fmt::Write as _;
 
-use http::HeaderValue;
+use http::{HeaderMap, HeaderValue};
+use protocol::{
+    headers::{ANTHROPIC_REQUEST_ID, REQUEST_ID},
+    path::Dialect,
+};
 
 /// Longest client-given id that is kept.
 pub const LENGTH_MAX: usize = 128;
@@ -22,6 +26,16 @@ pub fn keep_or_make(given: Option<&HeaderValue>) -> (Box<str>, HeaderValue) {
     let _ = write!(text, "{:032x}", fastrand::u128(..));
     let value = HeaderValue::from_str(&text).expect("hexadecimal digits are a header value");
     (text.into(), value)
+}
+
+/// Names an answer by its request. Anthropic's libraries look for the id in a header of another name, and show none to
+/// their user when it is missing.
+pub fn echo(id: HeaderValue, dialect: Dialect, headers: &mut HeaderMap) {
+    match dialect {
+        Dialect::OpenAi | Dialect::Responses => {}
+        Dialect::Anthropic => drop(headers.insert(ANTHROPIC_REQUEST_ID, id.clone())),
+    }
+    headers.insert(REQUEST_ID, id);
 }
 
 #[cfg(test)]

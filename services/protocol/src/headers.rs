@@ -23,6 +23,8 @@ pub const FAIRNESS_ID: [HeaderName; 2] = [
     HeaderName::from_static("x-llm-d-inference-fairness-id"),
 ];
 pub const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+/// The same id in answers of Anthropic's API, whose libraries look for it under this name.
+pub const ANTHROPIC_REQUEST_ID: HeaderName = HeaderName::from_static("request-id");
 /// Tells the OpenAI and Anthropic libraries whether to try again: see [`crate::Reason::should_retry`].
 pub const SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
 

@@ -91,7 +91,7 @@ impl Door {
 }
 
 /// New work is refused while running answers end; the connection closes so that its client goes elsewhere.
-fn draining(mut record: Box<Record>, request_id: HeaderValue, head: &http::request::Parts) -> Response<Answer> {
+fn draining(mut record: Box<Record>, id: HeaderValue, head: &http::request::Parts) -> Response<Answer> {
     record.api = Api::classify(&head.method, head.uri.path(), &[]).ok();
     let dialect = record.api.map_or(Dialect::OpenAi, Api::dialect);
     let message = "this gateway is shutting down: send the request again, it will reach another";
@@ -103,6 +103,6 @@ fn draining(mut record: Box<Record>, request_id: HeaderValue, head: &http::reque
     } else {
         response.headers_mut().remove(CONNECTION);
     }
-    response.headers_mut().insert(REQUEST_ID, request_id);
+    request_id::echo(id, dialect, response.headers_mut());
     response
 }

@@ -7,7 +7,7 @@ use std::{
 };
 
 use http::{HeaderValue, Response};
-use protocol::{Reason, headers::REQUEST_ID, path::Dialect};
+use protocol::{Reason, path::Dialect};
 use tower::{Layer, Service};
 
 use crate::{
@@ -15,6 +15,7 @@ use crate::{
     metrics::Outcome,
     pipeline::Work,
     rejection::{Refused, Rejection},
+    request_id,
     stage::{Outgoing, Reply, Request, whole},
 };
 
@@ -78,7 +79,7 @@ impl Future for Observed {
         };
         let mut reply = outgoing.unwrap_or_else(|refused| refuse(refused, self.dialect));
         if let Some(id) = self.request_id.take() {
-            reply.headers_mut().insert(REQUEST_ID, id);
+            request_id::echo(id, self.dialect, reply.headers_mut());
         }
         Poll::Ready(Ok(reply))
     }

@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use protocol::headers::{FAIRNESS_ID, OBJECTIVE, REQUEST_ID, SHOULD_RETRY};
+use protocol::{
+    headers::{ANTHROPIC_REQUEST_ID, FAIRNESS_ID, OBJECTIVE, REQUEST_ID, SHOULD_RETRY},
+    path::Dialect,
+};
 use utoipa::openapi::{
     Header, Object, Ref, RefOr, Required, Type,
     header::HeaderBuilder,
@@ -16,7 +19,9 @@ use crate::request_id;
 const OF_REQUESTS: [&str; 3] = ["RequestId", "Objective", "FairnessId"];
 
 /// Of every answer.
-pub(super) const REQUEST_ID_ANSWERED: &str = "x-request-id";
+const REQUEST_ID_ANSWERED: &str = "x-request-id";
+/// The same, of Anthropic's API.
+const ANTHROPIC_REQUEST_ID_ANSWERED: &str = "request-id";
 /// Of 429 and 503.
 pub(super) const RETRY_AFTER: &str = "Retry-After";
 /// Of refusals where the libraries' own rule would be wrong.
@@ -29,6 +34,14 @@ pub(super) const ALLOW: &str = "Allow";
 /// What each operation of the data port takes.
 pub(super) fn refs_of_requests() -> impl Iterator<Item = Ref> {
     OF_REQUESTS.into_iter().map(|name| Ref::new(format!("#/components/parameters/{name}")))
+}
+
+/// The headers of every answer of an API, by name.
+pub(super) fn of_every_answer(dialect: Dialect) -> &'static [&'static str] {
+    match dialect {
+        Dialect::OpenAi | Dialect::Responses => &[REQUEST_ID_ANSWERED],
+        Dialect::Anthropic => &[REQUEST_ID_ANSWERED, ANTHROPIC_REQUEST_ID_ANSWERED],
+    }
 }
 
 /// A header of an answer, by its name.
@@ -73,11 +86,13 @@ pub(super) fn of_requests() -> BTreeMap<String, RefOr<Parameter>> {
 
 /// Components for the answers' headers.
 pub(super) fn of_answers() -> BTreeMap<String, RefOr<Header>> {
+    debug_assert_eq!(ANTHROPIC_REQUEST_ID_ANSWERED, ANTHROPIC_REQUEST_ID.as_str());
     debug_assert_eq!((REQUEST_ID_ANSWERED, SHOULD_RETRY_ANSWERED), (REQUEST_ID.as_str(), SHOULD_RETRY.as_str()));
     let text = || ObjectBuilder::new().schema_type(Type::String);
     let seconds = ObjectBuilder::new().schema_type(Type::Integer).minimum(Some(1));
     [
         (REQUEST_ID_ANSWERED, text(), "The request's id: the client's, or the one that the gateway made."),
+        (ANTHROPIC_REQUEST_ID_ANSWERED, text(), "The same id, under the name by which Anthropic's libraries know it."),
         (RETRY_AFTER, seconds, "Whole seconds after which to come back."),
         (
             SHOULD_RETRY_ANSWERED,

@@ -11,7 +11,7 @@ use utoipa::openapi::{
 use super::{
     BEARER,
     bodies::Body,
-    headers::{REQUEST_ID_ANSWERED, ref_of_answer, refs_of_requests},
+    headers::{of_every_answer, ref_of_answer, refs_of_requests},
     refusals,
     routes::{Method, ROUTES, Route},
 };
@@ -120,21 +120,24 @@ fn request(route: &Route, body: Body) -> Option<RequestBody> {
 }
 
 fn responses(api: Api, answer: Answer) -> Responses {
-    let responses = ResponsesBuilder::new().response("200", success(answer));
+    let responses = ResponsesBuilder::new().response("200", success(api, answer));
     let responses = refusals::of(api)
         .fold(responses, |responses, (status, refused)| responses.response(status, RefOr::<Response>::Ref(refused)));
     if matches!(api, Api::Models | Api::Model) {
         return responses.build();
     }
-    let unchanged = ResponseBuilder::new()
-        .description(
-            "Any other status, and any other body of the ones above, is the model server's own and passes unchanged.",
-        )
-        .header_ref(REQUEST_ID_ANSWERED, ref_of_answer(REQUEST_ID_ANSWERED));
-    responses.response("default", unchanged).build()
+    let unchanged = ResponseBuilder::new().description(
+        "Any other status, and any other body of the ones above, is the model server's own and passes unchanged.",
+    );
+    responses.response("default", with_headers(api, unchanged)).build()
 }
 
-fn success(answer: Answer) -> Response {
+fn with_headers(api: Api, response: ResponseBuilder) -> Response {
+    let names = of_every_answer(api.dialect()).iter().copied();
+    names.fold(response, |response, name| response.header_ref(name, ref_of_answer(name))).build()
+}
+
+fn success(api: Api, answer: Answer) -> Response {
     let json = |body: Body| Content::new(Some(body.reference()));
     let events = || Content::new(Some(Object::with_type(Type::String)));
     let response = match answer {
@@ -151,7 +154,7 @@ fn success(answer: Answer) -> Response {
             .description("The answer, in the form that the request asks for")
             .content("*/*", Content::default()),
     };
-    response.header_ref(REQUEST_ID_ANSWERED, ref_of_answer(REQUEST_ID_ANSWERED)).build()
+    with_headers(api, response)
 }
 
 fn about(api: Api) -> About {

@@ -9,7 +9,7 @@ use utoipa::openapi::{
     schema::{ObjectBuilder, SchemaType},
 };
 
-use super::headers::{ALLOW, REQUEST_ID_ANSWERED, RETRY_AFTER, SHOULD_RETRY_ANSWERED, WWW_AUTHENTICATE, ref_of_answer};
+use super::headers::{ALLOW, RETRY_AFTER, SHOULD_RETRY_ANSWERED, WWW_AUTHENTICATE, of_every_answer, ref_of_answer};
 
 /// Shapes of error objects, which are fewer than dialects of event streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,6 +25,13 @@ impl Shape {
         match api.dialect() {
             Dialect::OpenAi | Dialect::Responses => Self::OpenAi,
             Dialect::Anthropic => Self::Anthropic,
+        }
+    }
+
+    const fn dialect(self) -> Dialect {
+        match self {
+            Self::OpenAi => Dialect::OpenAi,
+            Self::Anthropic => Dialect::Anthropic,
         }
     }
 
@@ -107,7 +114,6 @@ pub(super) fn responses() -> Vec<(String, Response)> {
 fn response(shape: Shape, reasons: &[Reason]) -> Response {
     let words: Vec<String> = reasons.iter().map(|reason| words(shape, *reason)).collect();
     let headers = [
-        (REQUEST_ID_ANSWERED, true),
         (RETRY_AFTER, reasons.iter().any(|reason| reason.has_retry_after())),
         (SHOULD_RETRY_ANSWERED, reasons.iter().any(|reason| reason.should_retry().is_some())),
         (WWW_AUTHENTICATE, reasons.contains(&Reason::Unauthenticated)),
@@ -115,8 +121,9 @@ fn response(shape: Shape, reasons: &[Reason]) -> Response {
     ];
     let content = Content::new(Some(Ref::from_schema_name(shape.schema())));
     let response = ResponseBuilder::new().description(words.join("\n")).content("application/json", content);
-    let named = headers.into_iter().filter(|(_, is_sent)| *is_sent);
-    named.fold(response, |response, (name, _)| response.header_ref(name, ref_of_answer(name))).build()
+    let some = headers.into_iter().filter(|(_, is_sent)| *is_sent).map(|(name, _)| name);
+    let named = of_every_answer(shape.dialect()).iter().copied().chain(some);
+    named.fold(response, |response, name| response.header_ref(name, ref_of_answer(name))).build()
 }
 
 fn words(shape: Shape, reason: Reason) -> String {
