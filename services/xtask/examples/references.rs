@@ -7,8 +7,11 @@ use std::path::Path;
 
 use anyhow::Context;
 
+/// A file's name, and what writes it.
+type Reference = (&'static str, fn() -> String);
+
 /// File below `docs/` and what it must hold.
-const REFERENCES: [(&str, fn() -> String); 4] = [
+const REFERENCES: [Reference; 4] = [
     ("config.md", api::config_reference_markdown),
     ("errors.md", protocol::reason::reasons_markdown),
     ("metrics.md", telemetry::catalog::metrics_markdown),
