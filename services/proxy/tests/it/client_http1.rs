@@ -211,16 +211,34 @@ async fn c01_a_reused_connection_that_closes_without_a_byte_is_replayed_once() {
 }
 
 #[tokio::test]
-async fn c01_a_connection_closed_while_idle_costs_nothing() {
-    let endpoint = endpoint(|_, mut socket| async move {
-        read_request(&mut socket).await.unwrap();
-        socket.write_all(OK.as_bytes()).await.unwrap();
+async fn c01_a_connection_closed_while_idle_is_not_even_tried() {
+    let close = Arc::new(tokio::sync::Notify::new());
+    let (closed, mut closing) = mpsc::unbounded_channel();
+    let told = Arc::clone(&close);
+    let endpoint = endpoint(move |_, mut socket| {
+        let (close, closed) = (Arc::clone(&told), closed.clone());
+        async move {
+            read_request(&mut socket).await.unwrap();
+            socket.write_all(OK.as_bytes()).await.unwrap();
+            close.notified().await;
+            drop(socket);
+            closed.send(()).unwrap();
+        }
     })
     .await;
     let clients = Clients::new();
-    for _ in 0..100 {
-        post(&clients, &endpoint.to).await.unwrap();
+    let mut untried = 0;
+    for _ in 0..20 {
+        let answer = soon(clients.send(&endpoint.to, &head(Method::POST), body(), &Timeouts::default())).await.unwrap();
+        untried += usize::from(!answer.body().replayed());
+        answer.into_body().collect().await.unwrap();
+        assert_eq!(clients.pooled(7), 1);
+        close.notify_one();
+        soon(closing.recv()).await.unwrap();
+        // The kernel delivers the end when it likes; a request that comes before is replayed.
+        time::sleep(Duration::from_millis(5)).await;
     }
+    assert!(untried > 10, "{untried} of 20");
 }
 
 #[tokio::test]
@@ -555,8 +573,8 @@ async fn an_answer_complete_before_its_request_frees_both_sides() {
     let answer = soon(clients.send(&endpoint.to, &head(Method::POST), large(), &Timeouts::default())).await.unwrap();
     assert_eq!(answer.status(), 413);
     assert_eq!(soon(answer.into_body().collect()).await.unwrap().to_bytes(), "big");
-    assert_eq!(soon(tell.recv()).await, Some("closed"));
     assert_eq!(clients.pooled(7), 0);
+    assert_eq!(time::timeout(AT_ONCE * 10, tell.recv()).await.unwrap(), Some("closed"));
 }
 
 #[tokio::test]
@@ -564,10 +582,9 @@ async fn an_early_answer_is_read_although_its_sender_closed() {
     for _ in 0..20 {
         let endpoint = endpoint(move |_, mut socket| async move {
             socket.read_exact(&mut [0; 100]).await.unwrap();
-            socket
-                .write_all(b"HTTP/1.1 413 Too Large\r\nconnection: close\r\ncontent-length: 3\r\n\r\nbig")
-                .await
-                .unwrap();
+            let big = "big".repeat(10_000);
+            let head = "HTTP/1.1 413 Too Large\r\nconnection: close\r\ncontent-length: 30000\r\n\r\n";
+            socket.write_all(format!("{head}{big}").as_bytes()).await.unwrap();
             // Closing with bytes unread resets the connection.
         })
         .await;
@@ -575,7 +592,7 @@ async fn an_early_answer_is_read_although_its_sender_closed() {
         let answer =
             soon(clients.send(&endpoint.to, &head(Method::POST), large(), &Timeouts::default())).await.unwrap();
         assert_eq!(answer.status(), 413);
-        assert_eq!(soon(answer.into_body().collect()).await.unwrap().to_bytes(), "big");
+        assert_eq!(soon(answer.into_body().collect()).await.unwrap().to_bytes().len(), 30_000);
     }
 }
 

@@ -305,6 +305,29 @@ async fn c01_a_connection_that_dies_with_a_request_is_replaced_only_if_it_was_re
 }
 
 #[tokio::test]
+async fn c01_a_fresh_connection_that_dies_silently_is_not_replaced() {
+    use tokio::io::AsyncReadExt;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let to = destination(listener.local_addr().unwrap(), Protocol::H2c);
+    let connections = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&connections);
+    tokio::spawn(async move {
+        loop {
+            let (mut socket, _) = listener.accept().await.unwrap();
+            counted.fetch_add(1, Ordering::SeqCst);
+            let mut read = Vec::new();
+            // Until the body has come; not a byte goes back.
+            while !read.ends_with(b"hello") && !read.ends_with(b"llo") {
+                read.push(socket.read_u8().await.unwrap());
+            }
+        }
+    });
+    let error = post(&Clients::new(), &to, body()).await.unwrap_err();
+    assert!(matches!(error, SendError::ClosedBeforeAnswer { tried: Tried::Fresh, .. }), "{error:?}");
+    assert_eq!(connections.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test]
 async fn b03_dropping_a_request_or_an_answer_resets_its_stream_alone() {
     let (told, mut tell) = mpsc::unbounded_channel();
     let endpoint = endpoint(server::Builder::new(), move |_, mut connection| {

@@ -218,7 +218,14 @@ async fn c11_idle_and_silent_connections_are_closed() {
     let start = Instant::now();
     raw.rest().await.unwrap();
     assert!(start.elapsed() < Duration::from_secs(6), "{:?}", start.elapsed());
-    // A client that answers pings, and rests.
+    // A client that answers pings and asks for nothing.
+    let socket = TcpStream::connect(door.address).await.unwrap();
+    let (_sender, connection) = client::handshake(socket).await.unwrap();
+    let start = Instant::now();
+    soon(connection).await.unwrap();
+    let elapsed = start.elapsed();
+    assert!(elapsed >= Duration::from_millis(150) && elapsed < Duration::from_millis(450), "{elapsed:?}");
+    // One that has asked, and rests.
     let socket = TcpStream::connect(door.address).await.unwrap();
     let (mut sender, connection) = client::handshake(socket).await.unwrap();
     let connection = tokio::spawn(connection);
