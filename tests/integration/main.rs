@@ -17,5 +17,6 @@ mod routing;
 mod signal_pages;
 mod signals;
 mod smoke;
+mod tunnels;
 mod two_models;
 mod workshop;
