@@ -68,6 +68,7 @@ pin_project! {
         #[pin]
         content: Content<B>,
         failed: Option<Failed>,
+        spoken: Spoken,
         open: Option<OpenRequest>,
     }
 }
@@ -77,11 +78,11 @@ pin_project! {
 struct Failed {
     error: Box<dyn StdError + Send + Sync>,
     flushes_before: u32,
-    rounds_left: u8,
+    rounds_left: Option<u8>,
 }
 
-/// How often a failed body lets others run before it fails without having seen its bytes leave. HTTP/1.1 needs one; an
-/// HTTP/2 connection is another task, and its client may not want any bytes.
+/// How often a failed body of HTTP/2 lets others run before it fails without having seen its bytes leave: the connection is
+/// another task, and its client may not want any bytes. HTTP/1.1 asks again by itself when it has written.
 const ROUNDS_MAX: u8 = 16;
 
 pin_project! {
@@ -126,7 +127,8 @@ impl<S, B> Calls<S, B> {
     fn refuse(&self, refused: Refused) -> Response<Sent<B>> {
         let refusal = (self.activity.counted.shared.refusals)(refused);
         let body = (!refusal.body.is_empty()).then_some(refusal.body);
-        let mut answer = Response::new(Sent { content: Content::Refusal { body }, failed: None, open: None });
+        let mut answer =
+            Response::new(Sent { content: Content::Refusal { body }, failed: None, spoken: self.spoken, open: None });
         *answer.status_mut() = refused.status().expect("what is refused by its head has a status");
         *answer.headers_mut() = refusal.headers;
         answer
@@ -167,7 +169,12 @@ where
         let mut answer = match this.stage.as_mut().project() {
             StageProjection::Service { answer } => {
                 let Ok(answer) = ready!(answer.poll(cx));
-                answer.map(|body| Sent { content: Content::Service { body }, failed: None, open: None })
+                answer.map(|body| Sent {
+                    content: Content::Service { body },
+                    failed: None,
+                    spoken: *this.spoken,
+                    open: None,
+                })
             }
             StageProjection::Refused { answer } => answer.take().expect("a future is not polled after it was ready"),
             StageProjection::Over => unreachable!("a future is not polled after it was ready"),
@@ -194,10 +201,15 @@ impl Failed {
     ) -> Poll<Box<dyn StdError + Send + Sync>> {
         let waiting = failed.as_mut().expect("polled only with an error at hand");
         let left = open.is_none_or(|open| open.flushes() != waiting.flushes_before);
-        if !left && waiting.rounds_left > 0 {
-            waiting.rounds_left -= 1;
-            cx.waker().wake_by_ref();
-            return Poll::Pending;
+        match &mut waiting.rounds_left {
+            _ if left => {}
+            None => return Poll::Pending,
+            Some(0) => {}
+            Some(rounds) => {
+                *rounds -= 1;
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
+            }
         }
         Poll::Ready(failed.take().expect("seen above").error)
     }
@@ -216,7 +228,8 @@ impl<B: Sendable> Body for Sent<B> {
             };
             let Poll::Ready(Some(Err(error))) = polled else { return polled };
             let flushes_before = this.open.as_ref().map_or(0, OpenRequest::flushes);
-            *this.failed = Some(Failed { error, flushes_before, rounds_left: ROUNDS_MAX });
+            let rounds_left = (*this.spoken == Spoken::Http2).then_some(ROUNDS_MAX);
+            *this.failed = Some(Failed { error, flushes_before, rounds_left });
         }
         Failed::poll(this.failed, this.open.as_ref(), cx).map(|error| Some(Err(error)))
     }

@@ -164,6 +164,22 @@ async fn b03_a_pipelined_request_does_not_hide_the_end() {
 }
 
 #[tokio::test]
+async fn b07_an_answer_that_breaks_gives_a_slow_reader_its_last_bytes() {
+    const BYTES: usize = 16 * 1024 * 1024;
+    let door = Door::open(Limits::default(), |_| async {
+        let good = Ok(Frame::data(Bytes::from(vec![b'x'; BYTES])));
+        let mut frames = [good, Err::<_, Failure>("broke".into())].into_iter();
+        Response::new(StreamBody::new(stream_of(move |_| std::task::Poll::Ready(frames.next()))).boxed_unsync())
+    });
+    let mut raw = door.connect().await;
+    raw.send("GET / HTTP/1.1\r\nHost: g\r\n\r\n").await;
+    raw.until("\r\n\r\n").await;
+    time::sleep(AT_ONCE).await;
+    let rest = raw.rest().await.unwrap();
+    assert_eq!(rest.len(), "1000000\r\n".len() + BYTES + "\r\n".len());
+}
+
+#[tokio::test]
 async fn b12_each_frame_leaves_at_once() {
     let (frames, coming) = mpsc::channel::<Result<Frame<Bytes>, Failure>>(1);
     let coming = Arc::new(std::sync::Mutex::new(Some(coming)));
