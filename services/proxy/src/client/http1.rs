@@ -249,10 +249,10 @@ impl Link {
 
     /// Whether the next request may go here: open, and both messages of the last exchange complete.
     pub(super) fn is_usable(&mut self, cx: &mut Context<'_>) -> bool {
-        let Self { driver, waker, ended, sender, .. } = self;
+        let Self { driver, waker, ended, .. } = self;
         waker.drive(cx, |cx| {
             *ended = *ended || Pin::new(&mut *driver).poll(cx).is_ready();
-            if *ended || sender.is_ready() { Work::Done } else { Work::Waits }
+            Work::Waits
         });
         !self.ended && self.sender.is_ready()
     }
