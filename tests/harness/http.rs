@@ -72,6 +72,11 @@ impl Connection {
         self.stream.set_read_timeout(Some(limit)).expect("a connected socket takes options");
     }
 
+    /// Takes what was read so far and not consumed.
+    pub fn take_read(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.read)
+    }
+
     /// Sends bytes.
     ///
     /// # Errors

@@ -1,6 +1,7 @@
 //! A model server that does exactly what a test says, down to the byte: no framework, so that it can misbehave.
 
 use std::{
+    collections::BTreeMap,
     io::{ErrorKind, Read, Write},
     net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream},
     sync::{
@@ -11,6 +12,11 @@ use std::{
     time::{Duration, Instant},
 };
 
+use crate::wait::eventually;
+
+/// Longest wait for a port that is being given up.
+const PATIENCE: Duration = Duration::from_secs(10);
+
 /// What a peer does with one request: it may read, write, wait and close as it likes, and says by its result whether the
 /// connection goes on.
 pub type Script = Arc<dyn Fn(&mut Exchange) -> Next + Send + Sync>;
@@ -20,6 +26,8 @@ pub type Script = Arc<dyn Fn(&mut Exchange) -> Next + Send + Sync>;
 pub enum Next {
     /// The next request is awaited on it.
     KeepAlive,
+    /// The next request is awaited for so long, then it is closed: a server's own idle limit.
+    KeepAliveFor(Duration),
     /// It is closed.
     Close,
     /// It is reset, so that what was sent may be lost.
@@ -59,7 +67,7 @@ pub struct Peer {
 
 struct Shared {
     seen: Mutex<Vec<Seen>>,
-    open: Mutex<Vec<TcpStream>>,
+    open: Mutex<BTreeMap<usize, TcpStream>>,
     script: Mutex<Script>,
     stopping: AtomicBool,
     connections: Mutex<usize>,
@@ -85,7 +93,18 @@ impl Peer {
     /// # Panics
     /// When it cannot listen there.
     pub fn start_at(ip: IpAddr, script: impl Fn(&mut Exchange) -> Next + Send + Sync + 'static) -> Self {
-        let listener = TcpListener::bind((ip, 0)).expect("a free port on loopback");
+        Self::on(TcpListener::bind((ip, 0)).expect("a free port on loopback"), script)
+    }
+
+    /// [`Peer::start`] where another peer listened until now, as a server that was restarted.
+    ///
+    /// # Panics
+    /// When the place is not given up in time.
+    pub fn start_again_at(address: SocketAddr, script: impl Fn(&mut Exchange) -> Next + Send + Sync + 'static) -> Self {
+        Self::on(eventually("a port is free again", PATIENCE, || TcpListener::bind(address).ok()), script)
+    }
+
+    fn on(listener: TcpListener, script: impl Fn(&mut Exchange) -> Next + Send + Sync + 'static) -> Self {
         let address = listener.local_addr().expect("a bound socket has an address");
         let shared = Arc::new(Shared {
             seen: Mutex::default(),
@@ -126,7 +145,7 @@ impl Peer {
 impl Drop for Peer {
     fn drop(&mut self) {
         self.shared.stopping.store(true, Ordering::Release);
-        for stream in self.shared.open.lock().expect("recording does not panic").drain(..) {
+        for stream in self.shared.open.lock().expect("recording does not panic").values() {
             let _ = stream.shutdown(std::net::Shutdown::Both);
         }
         // Wakes the acceptor, which then closes the listener.
@@ -145,21 +164,23 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
             return;
         }
         let _ = stream.set_nodelay(true);
+        let connection = {
+            let mut count = shared.connections.lock().expect("counting does not panic");
+            *count += 1;
+            *count - 1
+        };
         if let Ok(copy) = stream.try_clone() {
-            shared.open.lock().expect("recording does not panic").push(copy);
+            shared.open.lock().expect("recording does not panic").insert(connection, copy);
         }
         let shared = Arc::clone(shared);
-        thread::spawn(move || serve(stream, &shared));
+        thread::spawn(move || {
+            serve(stream, connection, &shared);
+            shared.open.lock().expect("recording does not panic").remove(&connection);
+        });
     }
 }
 
-fn serve(stream: TcpStream, shared: &Arc<Shared>) {
-    let connection = {
-        let mut count = shared.connections.lock().expect("counting does not panic");
-        *count += 1;
-        *count - 1
-    };
-    let mut stream = stream;
+fn serve(mut stream: TcpStream, connection: usize, shared: &Arc<Shared>) {
     let mut read = Vec::new();
     while let Some(request) = read_request(&mut stream, &mut read, connection) {
         let index = {
@@ -171,7 +192,12 @@ fn serve(stream: TcpStream, shared: &Arc<Shared>) {
         let mut exchange = Exchange { request, stream: copy, shared: Arc::clone(shared), index };
         let script = Arc::clone(&shared.script.lock().expect("no script panics while it is replaced"));
         match script(&mut exchange) {
-            Next::KeepAlive => {}
+            Next::KeepAlive => {
+                let _ = stream.set_read_timeout(None);
+            }
+            Next::KeepAliveFor(limit) => {
+                let _ = stream.set_read_timeout(Some(limit));
+            }
             Next::Close => break,
             Next::Reset => {
                 reset(&stream);
@@ -182,7 +208,7 @@ fn serve(stream: TcpStream, shared: &Arc<Shared>) {
     let _ = stream.shutdown(std::net::Shutdown::Both);
 }
 
-/// Closes with RST instead of FIN once the last handle is gone; both handles are shut by the caller's return.
+/// Closes with RST instead of FIN once the last handle is gone: this one and the shared one go as its thread ends.
 fn reset(stream: &TcpStream) {
     let socket = socket2::SockRef::from(stream);
     let _ = socket.set_linger(Some(Duration::ZERO));

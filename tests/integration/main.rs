@@ -5,18 +5,27 @@
 
 mod adapters;
 mod bodies;
+mod client_gone;
 mod configuration;
+mod cut_streams;
 mod decisions;
+mod drain;
 mod endpoint_access;
 mod forms;
 mod json_bodies;
 mod picking;
 mod refusals;
 mod request_headers;
+mod rig;
 mod routing;
 mod signal_pages;
 mod signals;
 mod smoke;
+mod streaming;
+mod time_limits;
+mod tries;
 mod tunnels;
 mod two_models;
+mod wire_http1;
+mod wire_http2;
 mod workshop;

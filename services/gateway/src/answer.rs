@@ -19,7 +19,7 @@ use protocol::{Api, ErrorBody, Reason};
 use proxy::client::{AnswerBody, AnswerError};
 use tokio::time::Sleep;
 
-use self::reader::{Reader, Verdict};
+use self::reader::{Ended, Reader, Verdict};
 use crate::{metrics::Outcome, pools::Lease, record::Record};
 
 /// A body of ours or of an endpoint.
@@ -196,7 +196,7 @@ impl Flow {
     /// The endpoint's last byte was seen: says how the request ended, or adds what its stream lacks.
     fn finish(&mut self) {
         let status = self.record.status.unwrap_or_default();
-        let verdict = self.close_reader();
+        let verdict = self.close_reader().verdict;
         match verdict {
             Verdict::Complete => self.record.end(Outcome::of_status(status)),
             Verdict::ErrorEvent { client_fault: true } => self.record.end(Outcome::Upstream4xx),
@@ -217,7 +217,7 @@ impl Flow {
         self.record.end(Outcome::Refused(reason));
         self.state = State::Ended;
         let was_stream = self.reader.is_stream();
-        let at_event_boundary = match self.close_reader() {
+        let at_event_boundary = match self.close_reader().verdict {
             Verdict::CutShort { at_event_boundary } => at_event_boundary,
             Verdict::Complete | Verdict::ErrorEvent { .. } => true,
         };
@@ -228,13 +228,13 @@ impl Flow {
         Some(Ok(self.passed(event)))
     }
 
-    fn close_reader(&mut self) -> Verdict {
+    fn close_reader(&mut self) -> Ended {
         let ended = std::mem::replace(&mut self.reader, Reader::Opaque).close(self.api);
         let status = self.record.status.unwrap_or_default();
         if (200..300).contains(&status) && reader::counts_tokens(self.api) {
             self.record.usage.get_or_insert(ended.usage);
         }
-        ended.verdict
+        ended
     }
 
     fn error_event(&self, reason: Reason, at_event_boundary: bool) -> Bytes {
@@ -258,9 +258,20 @@ impl Flow {
 
 impl Drop for Flow {
     fn drop(&mut self) {
+        if matches!(self.state, State::Ended) {
+            return;
+        }
         // The client left: what was used up to here is still known to some streams.
-        if !matches!(self.state, State::Ended) {
-            self.close_reader();
+        let ended = self.close_reader();
+        // SDKs hang up on a stream's last event, without waiting for the end of its framing: they have their answer.
+        if ended.said_so {
+            self.record.end(match ended.verdict {
+                Verdict::ErrorEvent { client_fault: true } => Outcome::Upstream4xx,
+                Verdict::ErrorEvent { client_fault: false } => Outcome::Upstream5xx,
+                Verdict::Complete | Verdict::CutShort { .. } => {
+                    Outcome::of_status(self.record.status.unwrap_or_default())
+                }
+            });
         }
     }
 }

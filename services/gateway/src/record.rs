@@ -2,10 +2,14 @@
 //!
 //! A record travels with its request through every stage and then with the answer's body. Whoever knows how the request
 //! ends says so; when it is dropped, for whatever reason, it counts the outcome, writes the log line and completes the
-//! decision. A record dropped without a word means that the client left: its connection's future was dropped.
+//! decision. A record dropped without a word means that the client left, or that the process cut it off at its end: its
+//! connection's future was dropped.
 
 use std::{
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::{Duration, SystemTime},
 };
 
@@ -28,6 +32,8 @@ pub struct Observer {
     pub log: RequestLog,
     /// Why each endpoint was picked.
     pub decisions: Arc<Decisions>,
+    /// Set before the process cuts off what did not end in its time to drain.
+    pub cutting: AtomicBool,
     /// Requests that never found a pool.
     pub unrouted: ModelMetrics,
 }
@@ -190,7 +196,13 @@ impl Record {
 
 impl Drop for Record {
     fn drop(&mut self) {
-        let unsaid = if std::thread::panicking() { Reason::Internal } else { Reason::ClientGone };
+        let unsaid = if std::thread::panicking() {
+            Reason::Internal
+        } else if self.observer.cutting.load(Ordering::Acquire) {
+            Reason::Draining
+        } else {
+            Reason::ClientGone
+        };
         let outcome = self.outcome.unwrap_or(Outcome::Refused(unsaid));
         let ended = self.now();
         let metrics = self.served.as_ref().map_or(&self.observer.unrouted, |served| &*served.metrics);

@@ -3,7 +3,10 @@
 use std::{
     io::Write,
     net::{SocketAddr, TcpListener},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::{Duration, SystemTime},
 };
 
@@ -80,6 +83,7 @@ fn world(metrics: Metrics, log: RequestLog, body_memory_bytes: usize) -> Arc<Wor
         clock,
         log,
         decisions: Arc::new(Decisions::default()),
+        cutting: AtomicBool::new(false),
         unrouted: ModelMetrics::new(&metrics, "".into(), OTHER_MODEL.into()),
     });
     Arc::new(World {
@@ -132,7 +136,8 @@ async fn wait_for_signal() -> Result<()> {
 /// Readiness first, so that load balancers look elsewhere; then no new connections; then time for what runs.
 async fn end(world: &World, serving: Serving, options: &Options) {
     world.readiness.drain.begin_after(options.drain_grace).await;
-    let drained = serving.drained(options.drain_timeout).await;
+    let cutting = || world.observer.cutting.store(true, Ordering::Release);
+    let drained = serving.drained_or(options.drain_timeout, cutting).await;
     if drained.aborted == 0 {
         tracing::info!("drained");
     } else {

@@ -207,7 +207,12 @@ impl Serving {
     ///
     /// Connections between requests stay open while any request is being answered, so that a client which has not noticed
     /// yet is told by an answer instead of a reset; with the last answer they are closed.
-    pub async fn drained(mut self, limit: Duration) -> Drained {
+    pub async fn drained(self, limit: Duration) -> Drained {
+        self.drained_or(limit, || {}).await
+    }
+
+    /// [`Serving::drained`] that calls `cutting` before it cuts anything off.
+    pub async fn drained_or(mut self, limit: Duration, cutting: impl FnOnce()) -> Drained {
         // Only an abort of the runtime, or a panic, can make this an error; then nothing is accepted either.
         let _stopped = (&mut self.acceptor).await;
         let ledger = &self.shared.ledger;
@@ -215,6 +220,7 @@ impl Serving {
             return Drained { aborted: 0 };
         }
         let aborted = ledger.connections();
+        cutting();
         self.shared.signal.raise(Level::Aborted);
         ledger.until(|| ledger.connections() == 0).await;
         Drained { aborted }

@@ -3,7 +3,7 @@ mod series;
 
 use std::{
     collections::HashMap,
-    sync::Arc,
+    sync::{Arc, atomic::AtomicBool},
     time::{Duration, SystemTime},
 };
 
@@ -46,7 +46,7 @@ impl Site {
         let dropped = metrics.counter(&LOG_LINES_DROPPED, &[]);
         let (log, writer) = request_log::start(Style::Json, std::io::sink(), dropped).unwrap();
         let unrouted = ModelMetrics::new(&metrics, "".into(), OTHER_MODEL.into());
-        let observer = Arc::new(Observer { clock, log, decisions: Arc::new(Decisions::default()), unrouted });
+        let observer = Arc::new(Observer { clock, log, decisions: Arc::new(Decisions::default()), cutting: AtomicBool::new(false), unrouted });
         let config = ConfigStatus {
             generation: 3,
             source: "/etc/gateway".into(),

@@ -33,6 +33,8 @@ pub(super) struct Step {
 pub(super) struct Ended {
     pub(super) usage: Option<Usage>,
     pub(super) verdict: Verdict,
+    /// A stream's own last event has passed.
+    pub(super) said_so: bool,
 }
 
 /// How an answer ended that the endpoint did not break off.
@@ -94,10 +96,10 @@ impl Reader {
                     }
                     (None, Finished::Done | Finished::Open) => Verdict::Complete,
                 };
-                Ended { usage: end.usage, verdict }
+                Ended { usage: end.usage, verdict, said_so: end.finished == Finished::Done }
             }
-            Self::Json(reader) => Ended { usage: reader.finish(), verdict: Verdict::Complete },
-            Self::Opaque => Ended { usage: None, verdict: Verdict::Complete },
+            Self::Json(reader) => Ended { usage: reader.finish(), verdict: Verdict::Complete, said_so: false },
+            Self::Opaque => Ended { usage: None, verdict: Verdict::Complete, said_so: false },
         }
     }
 }

@@ -16,7 +16,8 @@ use protocol::{
     Reason,
     headers::{BASE_MODEL_NAME, MODEL_NAME, REQUEST_ID, is_control},
 };
-use proxy::client::{AnswerBody, SendError, Timeouts};
+use proxy::client::{AnswerBody, SendError};
+use tokio::time::timeout;
 use tower::Service;
 
 use crate::{
@@ -28,6 +29,9 @@ use crate::{
     rejection::{Refused, Rejection},
     stage::{Dispatched, ModelHeaders, Outgoing, Reply, Routed},
 };
+
+const CLOSED: &str = "the model server closed the connection before it answered: the request is not sent again, since it \
+                      may have run; try again if it may run twice";
 
 /// The native terminal.
 #[derive(Clone, Copy, Debug)]
@@ -49,7 +53,6 @@ impl Service<Dispatched> for Forward {
 
 async fn forward(Dispatched { mut routed, lease }: Dispatched) -> Outgoing {
     prepare(&mut routed.head, routed.model_headers.take(), &routed.request_id);
-    let timeouts = timeouts(&routed);
     let client_authorization = routed.head.headers.get(AUTHORIZATION).cloned();
     let mut failed = None;
     for (rank, id) in lease.ranked.iter().enumerate() {
@@ -62,10 +65,15 @@ async fn forward(Dispatched { mut routed, lease }: Dispatched) -> Outgoing {
         routed.record.tries += 1;
         routed.record.endpoint = Some(Arc::clone(&endpoint.name));
         authorize(&mut routed.head.headers, &endpoint, client_authorization.as_ref());
-        match routed.clients.send(&endpoint.destination, &routed.head, routed.body.clone(), &timeouts).await {
+        match send(&routed, &endpoint).await {
             Ok(response) => return Ok(answer(response, routed, lease)),
             Err(error) if error.nothing_sent() => failed = Some(error),
-            Err(error) => return Err(refuse(&error, &endpoint).of(routed.record)),
+            Err(error) => {
+                if error.replayed() {
+                    replayed(&lease, &mut routed.record);
+                }
+                return Err(refuse(&error, &endpoint).of(routed.record));
+            }
         }
     }
     Err(unreachable(failed.as_ref()).of(routed.record))
@@ -100,13 +108,22 @@ fn authorize(headers: &mut HeaderMap, endpoint: &EndpointHandle, clients: Option
     };
 }
 
-/// The configured limits, cut to what is left of the route's.
-fn timeouts(routed: &Routed) -> Timeouts {
-    let mut timeouts = routed.routes.timeouts;
-    if let Some(left) = time_left(&routed.record, routed.served.route_timeout) {
-        timeouts.first_byte = Some(timeouts.first_byte.map_or(left, |limit| limit.min(left)));
+/// One try. The route's limit covers all of it, connecting too, beside the limits of each step.
+async fn send(routed: &Routed, endpoint: &EndpointHandle) -> Result<http::Response<AnswerBody>, SendError> {
+    let timeouts = &routed.routes.timeouts;
+    let sent = routed.clients.send(&endpoint.destination, &routed.head, routed.body.clone(), timeouts);
+    match time_left(&routed.record, routed.served.route_timeout) {
+        None => sent.await,
+        Some(Duration::ZERO) => Err(SendError::FirstByteTimeout),
+        // Boxed so that the usual case does not carry the rare one's state around.
+        Some(left) => Box::pin(timeout(left, sent)).await.unwrap_or(Err(SendError::FirstByteTimeout)),
     }
-    timeouts
+}
+
+/// The client's side of this request was sent once more on a fresh connection.
+fn replayed(lease: &Lease, record: &mut Record) {
+    lease.pool().retries.reused_closed();
+    record.tries += 1;
 }
 
 fn time_left(record: &Record, route_timeout: Option<Duration>) -> Option<Duration> {
@@ -116,8 +133,7 @@ fn time_left(record: &Record, route_timeout: Option<Duration>) -> Option<Duratio
 fn answer(response: http::Response<AnswerBody>, mut routed: Routed, lease: Lease) -> Reply {
     let (mut head, body) = response.into_parts();
     if body.replayed() {
-        lease.pool().retries.reused_closed();
-        routed.record.tries += 1;
+        replayed(&lease, &mut routed.record);
     }
     proxy::headers::prepare_response(&routed.head.method, head.status, &mut head.headers);
     routed.record.status = Some(head.status.as_u16());
@@ -135,11 +151,14 @@ fn refuse(error: &SendError, endpoint: &EndpointHandle) -> Rejection {
             Reason::EndpointTimeout,
             "the model server did not answer in time: try again, with a shorter prompt if it was long",
         ),
-        SendError::ClosedBeforeAnswer { .. } => (
-            Reason::EndpointBroke,
-            "the model server closed the connection before it answered: the request was not sent again, since it may \
-             have run; try again if it may run twice",
-        ),
+        SendError::AfterReplay(error) => match **error {
+            SendError::FirstByteTimeout | SendError::Protocol(_) => return refuse(error, endpoint),
+            SendError::Connect(_)
+            | SendError::ConnectTimeout
+            | SendError::ClosedBeforeAnswer { .. }
+            | SendError::AfterReplay(_) => (Reason::EndpointBroke, CLOSED),
+        },
+        SendError::ClosedBeforeAnswer { .. } => (Reason::EndpointBroke, CLOSED),
         SendError::Protocol(_) => {
             (Reason::EndpointBroke, "the model server's answer broke the HTTP protocol: tell its operator")
         }

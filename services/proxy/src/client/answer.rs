@@ -102,7 +102,7 @@ impl Body for AnswerBody {
         match polled {
             Poll::Ready(Some(Ok(frame))) => {
                 this.patience.waiting_since = None;
-                this.source.ended_with_this_frame(cx);
+                this.source.ended_with(&frame, cx);
                 Poll::Ready(Some(Ok(frame)))
             }
             Poll::Ready(None) => {
@@ -135,10 +135,11 @@ impl Body for AnswerBody {
 }
 
 impl Source {
-    /// Some bodies tell with their last frame that it is the last: nobody may poll them again.
-    fn ended_with_this_frame(&mut self, cx: &mut Context<'_>) {
-        if let Self::Http1 { body, .. } = self
-            && body.is_end_stream()
+    /// Some bodies tell with their last frame that it is the last, and after trailers nothing follows: nobody may poll them
+    /// again.
+    fn ended_with(&mut self, frame: &Frame<Bytes>, cx: &mut Context<'_>) {
+        if let Self::Http1 { body, link: Some(link), .. } = self
+            && (body.is_end_stream() || (frame.is_trailers() && matches!(poll_http1(body, link, cx), Poll::Ready(None))))
         {
             self.ended(cx);
         }

@@ -25,6 +25,9 @@ pub enum SendError {
     /// No head of an answer within the limit.
     #[error("no answer within the time limit")]
     FirstByteTimeout,
+    /// A reused connection closed without a byte of an answer, and then the one further try failed too.
+    #[error("after a reused connection had closed: {0}")]
+    AfterReplay(#[source] Box<Self>),
     /// What came is not an answer we can pass on.
     #[error("the answer breaks the protocol")]
     Protocol(#[source] ProtocolFault),
@@ -69,7 +72,26 @@ impl SendError {
     pub fn nothing_sent(&self) -> bool {
         match self {
             Self::Connect(_) | Self::ConnectTimeout => true,
+            // What cannot be connected to now may have died of the request.
+            Self::AfterReplay(_) => false,
             Self::ClosedBeforeAnswer { .. } | Self::FirstByteTimeout | Self::Protocol(_) => false,
         }
+    }
+
+    /// Whether the request was begun twice.
+    pub fn replayed(&self) -> bool {
+        match self {
+            Self::AfterReplay(_) | Self::ClosedBeforeAnswer { tried: Tried::ReusedThenFresh, .. } => true,
+            Self::ClosedBeforeAnswer { tried: Tried::Fresh | Tried::ReusedAndAnswering, .. }
+            | Self::Connect(_)
+            | Self::ConnectTimeout
+            | Self::FirstByteTimeout
+            | Self::Protocol(_) => false,
+        }
+    }
+
+    /// The error of a try that was the second.
+    pub(super) fn after_replay(self) -> Self {
+        if self.replayed() { self } else { Self::AfterReplay(Box::new(self)) }
     }
 }

@@ -95,16 +95,27 @@ async fn send_fresh(
     replaying: Replaying,
 ) -> Result<Response<AnswerBody>, SendError> {
     home.pools.enter(to.id);
-    let (wire, read) = connect::connect(to, timeouts, FailedWrites::Quiet).await?;
-    let link = handshake(wire, read).await?;
-    match exchange(link, request, timeouts).await {
+    match afresh(to, request, timeouts).await {
         Ok((answer, link)) => Ok(finish(answer, link, home, timeouts, replaying).await),
-        Err(Lost::Failed(error)) => Err(error),
+        Err(Lost::Failed(error)) => match replaying {
+            Replaying::Yes => Err(error.after_replay()),
+            Replaying::No => Err(error),
+        },
         Err(Lost::Closed { source, .. }) => match replaying {
             Replaying::Yes => Err(closed(Tried::ReusedThenFresh, source)),
             Replaying::No => Err(closed(Tried::Fresh, source)),
         },
     }
+}
+
+async fn afresh(
+    to: &Destination,
+    request: Request<Chunks>,
+    timeouts: &Timeouts,
+) -> Result<(Response<Incoming>, Box<Link>), Lost> {
+    let (wire, read) = connect::connect(to, timeouts, FailedWrites::Quiet).await.map_err(Lost::Failed)?;
+    let link = handshake(wire, read).await.map_err(Lost::Failed)?;
+    exchange(link, request, timeouts).await
 }
 
 fn closed(tried: Tried, source: Option<hyper::Error>) -> SendError {

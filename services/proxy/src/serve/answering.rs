@@ -7,7 +7,7 @@ use std::{
     marker::PhantomData,
     pin::Pin,
     sync::Arc,
-    task::{Context, Poll, ready},
+    task::{Context, Poll, Waker, ready},
 };
 
 use bytes::Bytes;
@@ -56,7 +56,8 @@ pin_project! {
     where
         S: tower::Service<Request<RequestBody>>,
     {
-        Service { #[pin] answer: Oneshot<S, Request<RequestBody>> },
+        Called { #[pin] answer: S::Future },
+        Waiting { #[pin] answer: Oneshot<S, Request<RequestBody>> },
         Refused { answer: Option<Response<Sent<B>>> },
         Over,
     }
@@ -108,7 +109,7 @@ where
             Ok(()) => {
                 let (head, body) = request.into_parts();
                 let body = RequestBody::arriving(body, &head.headers, Arc::clone(&self.activity), self.spoken);
-                Stage::Service { answer: self.service.clone().oneshot(Request::from_parts(head, body)) }
+                self.ask(Request::from_parts(head, body))
             }
             Err(refused) => {
                 self.activity.close_after_answer();
@@ -122,6 +123,19 @@ where
 impl<S, B> Calls<S, B> {
     pub(super) fn new(service: S, activity: &Arc<Activity>, spoken: Spoken) -> Self {
         Self { service, activity: Arc::clone(activity), spoken, _answers: PhantomData }
+    }
+
+    /// Asks the service now, not when the answer is first polled: if the client has left meanwhile, hyper drops the answer
+    /// unpolled, and nobody would ever know of the request.
+    fn ask(&self, request: Request<RequestBody>) -> Stage<S, B>
+    where
+        S: Answers<B>,
+    {
+        let mut service = self.service.clone();
+        match service.poll_ready(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(Ok(())) => Stage::Called { answer: service.call(request) },
+            Poll::Pending => Stage::Waiting { answer: service.oneshot(request) },
+        }
     }
 
     fn refuse(&self, refused: Refused) -> Response<Sent<B>> {
@@ -167,14 +181,13 @@ where
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut this = self.project();
         let mut answer = match this.stage.as_mut().project() {
-            StageProjection::Service { answer } => {
+            StageProjection::Called { answer } => {
                 let Ok(answer) = ready!(answer.poll(cx));
-                answer.map(|body| Sent {
-                    content: Content::Service { body },
-                    failed: None,
-                    spoken: *this.spoken,
-                    open: None,
-                })
+                Sent::whole(answer, *this.spoken)
+            }
+            StageProjection::Waiting { answer } => {
+                let Ok(answer) = ready!(answer.poll(cx));
+                Sent::whole(answer, *this.spoken)
             }
             StageProjection::Refused { answer } => answer.take().expect("a future is not polled after it was ready"),
             StageProjection::Over => unreachable!("a future is not polled after it was ready"),
@@ -191,6 +204,12 @@ where
 
 fn ends_connection(activity: &Activity) -> bool {
     activity.closes_after_answer() || activity.counted.shared.signal.level() >= Level::Draining
+}
+
+impl<B> Sent<B> {
+    fn whole(answer: Response<B>, spoken: Spoken) -> Response<Self> {
+        answer.map(|body| Self { content: Content::Service { body }, failed: None, spoken, open: None })
+    }
 }
 
 impl Failed {

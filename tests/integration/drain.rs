@@ -1,0 +1,194 @@
+//! SIGTERM: what runs goes on, what is new goes elsewhere, and nothing of it is lost from the log.
+
+use std::{
+    net::TcpStream,
+    sync::{Arc, Mutex, mpsc},
+    time::{Duration, Instant},
+};
+
+use harness::{Config, Connection, Gateway, Http2, Peer, eventually, request, soon};
+
+use crate::rig::{AT_ONCE, CHAT, CHATS, STREAM, USAGE, begin, peer, request_bytes};
+
+/// A peer whose streams stay open after their first event until told to end.
+fn held() -> (Peer, mpsc::Sender<()>) {
+    let (end, ends) = mpsc::channel::<()>();
+    let ends = Arc::new(Mutex::new(ends));
+    let peer = peer(move |exchange| {
+        if exchange.request.body != STREAM.as_bytes() {
+            return exchange.answer_plainly();
+        }
+        exchange.begin_stream();
+        exchange.token("first");
+        let _ = ends.lock().unwrap().recv();
+        exchange.token("last");
+        exchange.event(USAGE);
+        exchange.event("[DONE]");
+        exchange.end_chunks()
+    });
+    (peer, end)
+}
+
+fn start(peer: &Peer, options: &[&str]) -> Gateway {
+    Gateway::start_with(&Config::plain("m1", [peer.address]), options)
+}
+
+fn streaming(gateway: &Gateway, id: &str) -> Connection {
+    let mut connection = begin(gateway, id, STREAM);
+    connection.read_until(|bytes| bytes.windows(5).any(|at| at == b"first")).unwrap();
+    connection
+}
+
+/// A connection that has had an answer and stays open.
+fn kept_alive(gateway: &Gateway, id: &str) -> Connection {
+    let mut connection = begin(gateway, id, CHAT);
+    assert_eq!(connection.answer().unwrap().status, 200);
+    connection
+}
+
+fn exit_code(gateway: &mut Gateway) -> Option<i32> {
+    eventually("the process ends", Duration::from_secs(10), || gateway.process.ended())
+}
+
+fn refuses_connections(gateway: &Gateway) -> bool {
+    TcpStream::connect(gateway.data).is_err()
+}
+
+#[test]
+fn g07_streams_finish_and_new_work_goes_elsewhere() {
+    let (peer, end) = held();
+    let mut gateway = start(&peer, &[]);
+    let mut stream = streaming(&gateway, "stream");
+    let (mut asks, silent) = (kept_alive(&gateway, "kept"), kept_alive(&gateway, "silent"));
+    let client = Http2::open(gateway.data);
+    let mut open = client.start("POST", CHATS, &[("x-request-id", "stream2")], STREAM);
+    client.read_until(&mut open, |bytes| bytes.windows(5).any(|at| at == b"first"));
+
+    gateway.process.signal("TERM");
+    soon("the listener is closed", || refuses_connections(&gateway));
+    let ready = gateway.admin.get("/readyz");
+    assert_eq!((ready.status, ready.text().contains("draining")), (503, true));
+    assert_eq!(gateway.admin.get("/healthz").status, 200, "draining is not being ill");
+
+    asks.send(request_bytes(CHATS, "late", &[], CHAT)).unwrap();
+    let answer = asks.answer().unwrap();
+    assert_eq!((answer.status, answer.code().as_str()), (503, "draining"));
+    assert_eq!((answer.header("connection"), answer.header("x-request-id")), (Some("close"), Some("late")));
+    assert!(answer.header("retry-after").unwrap().parse::<u32>().unwrap() >= 1);
+    asks.closed_within().unwrap();
+    assert_eq!(gateway.request("late")["outcome"], "draining");
+    assert_eq!(gateway.process.ended(), None, "streams run on");
+
+    for _ in 0..2 {
+        end.send(()).unwrap();
+    }
+    let answer = stream.answer().unwrap();
+    assert!(answer.complete && answer.text().ends_with("data: [DONE]\n\n"), "{}", answer.text());
+    let answer = client.finish(open);
+    assert!(answer.text().ends_with("data: [DONE]\n\n") && answer.reset.is_none(), "{}", answer.text());
+    drop(silent);
+    assert_eq!(exit_code(&mut gateway), Some(0));
+    // Nothing is lost that was still in memory: one line for each.
+    for (id, outcome) in [("stream", "ok"), ("stream2", "ok"), ("kept", "ok"), ("silent", "ok"), ("late", "draining")] {
+        let line = gateway.request(id);
+        assert_eq!(line["outcome"], outcome, "{line}");
+    }
+    assert_eq!(gateway.requests().len(), 5);
+}
+
+#[test]
+fn g07_with_idle_connections_alone_the_end_comes_at_once() {
+    let peer = Peer::plain();
+    let mut gateway = start(&peer, &[]);
+    let mut idle = kept_alive(&gateway, "idle");
+    let client = Http2::open(gateway.data);
+    assert_eq!(client.post(CHATS, &[], CHAT).status, 200);
+    let mut silent = Connection::open(gateway.data);
+    gateway.process.signal("TERM");
+    assert_eq!(exit_code(&mut gateway), Some(0));
+    idle.closed_within().unwrap();
+    silent.closed_within().unwrap();
+    assert_eq!(gateway.requests().len(), 2);
+}
+
+#[test]
+fn g07_during_the_grace_new_connections_are_served_while_readiness_says_no() {
+    let peer = Peer::plain();
+    let mut gateway = start(&peer, &["--drain-grace", "2s"]);
+    gateway.process.signal("TERM");
+    let told = Instant::now();
+    soon("readiness fails", || gateway.admin.get("/readyz").status == 503);
+    assert_eq!(request(gateway.data, "GET", "/readyz", &[], "").status, 503);
+    drop(kept_alive(&gateway, "in-grace"));
+    assert!(told.elapsed() < Duration::from_secs(2), "the machine is too slow for this test's grace");
+    soon("the listener is closed", || refuses_connections(&gateway));
+    assert!(told.elapsed() >= Duration::from_secs(2), "{:?}", told.elapsed());
+    assert_eq!(exit_code(&mut gateway), Some(0));
+    assert_eq!(gateway.request("in-grace")["outcome"], "ok");
+}
+
+#[test]
+fn g07_what_does_not_end_in_time_is_cut_and_said_so() {
+    let (peer, _end) = held();
+    let mut gateway = start(&peer, &["--drain-timeout", "500ms"]);
+    let mut stream = streaming(&gateway, "endless");
+    gateway.process.signal("TERM");
+    let told = Instant::now();
+    let answer = stream.answer().unwrap();
+    assert!(!answer.complete, "a cut stream does not look whole");
+    assert!(!answer.text().contains("[DONE]"));
+    assert!(told.elapsed() >= Duration::from_millis(500) && told.elapsed() < AT_ONCE * 4, "{:?}", told.elapsed());
+    assert_eq!(exit_code(&mut gateway), Some(0));
+    let line = gateway.request("endless");
+    assert_eq!(line["outcome"], "draining", "its client did not leave: {line}");
+    assert_eq!(line["status"], 200, "{line}");
+    assert!(gateway.log().contains("--drain-timeout"), "the operator is told");
+}
+
+#[test]
+fn g07_the_log_is_whole_after_a_burst_at_the_end() {
+    const REQUESTS: usize = 200;
+    let peer = peer(|exchange| exchange.answer_plainly());
+    let mut gateway = start(&peer, &[]);
+    let mut connection = Connection::open(gateway.data);
+    let bytes: Vec<u8> = (0..REQUESTS).flat_map(|n| request_bytes(CHATS, &format!("burst-{n}"), &[], CHAT)).collect();
+    connection.send(bytes).unwrap();
+    for _ in 0..REQUESTS {
+        assert_eq!(connection.answer().unwrap().status, 200);
+    }
+    gateway.process.signal("TERM");
+    assert_eq!(exit_code(&mut gateway), Some(0));
+    assert_eq!(gateway.requests().len(), REQUESTS);
+}
+
+#[test]
+fn g07_a_request_that_was_sent_before_the_end_is_served_or_refused_and_never_lost() {
+    let peer = peer(|exchange| exchange.answer_plainly());
+    let mut gateway = start(&peer, &[]);
+    let mut connections: Vec<_> = (0..20).map(|n| kept_alive(&gateway, &format!("before-{n}"))).collect();
+    for (n, connection) in connections.iter_mut().enumerate() {
+        connection.send(request_bytes(CHATS, &format!("race-{n}"), &[], CHAT)).unwrap();
+        if n == 10 {
+            gateway.process.signal("TERM");
+        }
+    }
+    let mut answered = 0;
+    for mut connection in connections {
+        match connection.answer() {
+            Ok(answer) => {
+                assert!([200, 503].contains(&answer.status), "{}", answer.status);
+                answered += 1;
+            }
+            // Closed between two requests: the client knows that nothing was begun.
+            Err(error) => assert!(
+                error.kind() == std::io::ErrorKind::UnexpectedEof
+                    || error.kind() == std::io::ErrorKind::ConnectionReset,
+                "{error}"
+            ),
+        }
+    }
+    assert_eq!(exit_code(&mut gateway), Some(0));
+    let lines =
+        gateway.requests().into_iter().filter(|line| line["x-request-id"].as_str().unwrap().starts_with("race-"));
+    assert_eq!(lines.count(), answered);
+}
