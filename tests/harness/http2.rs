@@ -96,7 +96,8 @@ impl Http2 {
             let mut sender = self.sender.clone().ready().await.expect("the connection takes a request");
             let (answer, mut upload) = sender.send_request(request, body.is_empty()).expect("a stream opens");
             if !body.is_empty() {
-                upload.send_data(body, true).expect("an open stream takes data");
+                // It may have been refused by its head already, which its answer tells.
+                let _ = upload.send_data(body, true);
             }
             OpenStream { answer, upload, body: None }
         })
