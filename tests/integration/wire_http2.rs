@@ -10,11 +10,12 @@ use std::{
 
 use bytes::Bytes;
 use h2::{RecvStream, server};
-use harness::{Config, Gateway, Http2, Http2Peer, Next, Peer, Scheduler, eventually, respond, soon};
+use harness::{Config, Connection, Gateway, Http2, Http2Peer, Next, Peer, Scheduler, eventually, respond, soon};
 use http::{HeaderMap, HeaderValue, Response};
 
 use crate::rig::{
     AT_ONCE, CHAT, CHATS, STREAM, USAGE, ask, begin, closing_error, count, count_all, ended, gateway, number, peer,
+    request_bytes,
 };
 
 /// A gateway whose endpoint speaks HTTP/2.
@@ -320,12 +321,15 @@ fn c08_trailers_of_an_http1_endpoint_do_not_spoil_its_stream() {
     });
     let gateway = gateway([&peer]);
     let expected = format!("data: {USAGE}\n\ndata: [DONE]\n\n");
-    let answer = ask(&gateway, "h1", STREAM);
-    assert_eq!((answer.text(), answer.complete), (expected.clone(), true));
-    let answer = Http2::open(gateway.data).post(CHATS, &[("x-request-id", "h2"), ("te", "trailers")], STREAM);
-    assert_eq!((answer.text(), answer.reset), (expected, None));
-    for id in ["h1", "h2"] {
+    let mut connection = Connection::open(gateway.data);
+    for id in ["h1", "again"] {
+        connection.send(request_bytes(CHATS, id, &[], STREAM)).unwrap();
+        let answer = connection.answer().unwrap();
+        assert_eq!((answer.text(), answer.complete), (expected.clone(), true));
         ended(&gateway, id, "ok");
     }
     assert_eq!(peer.seen()[0].connection, peer.seen()[1].connection, "its connection is used again");
+    let answer = Http2::open(gateway.data).post(CHATS, &[("x-request-id", "h2"), ("te", "trailers")], STREAM);
+    assert_eq!((answer.text(), answer.reset), (expected, None));
+    ended(&gateway, "h2", "ok");
 }
