@@ -139,7 +139,8 @@ impl Source {
     /// again.
     fn ended_with(&mut self, frame: &Frame<Bytes>, cx: &mut Context<'_>) {
         if let Self::Http1 { body, link: Some(link), .. } = self
-            && (body.is_end_stream() || (frame.is_trailers() && matches!(poll_http1(body, link, cx), Poll::Ready(None))))
+            && (body.is_end_stream()
+                || (frame.is_trailers() && matches!(poll_http1(body, link, cx), Poll::Ready(None))))
         {
             self.ended(cx);
         }
