@@ -18,7 +18,7 @@ const STAGES: [&str; 5] = ["no head", "head", "in a stream", "in an answer", "in
 
 /// Plays a stage of an answer, and then waits to be hung up on.
 fn stuck(exchange: &mut Exchange) -> Next {
-    match exchange.request.header("x-stage").unwrap() {
+    match exchange.request.header("x-stage").expect("each request names its stage") {
         "no head" => {}
         "head" => exchange.begin_stream(),
         "in a stream" => {
@@ -52,7 +52,9 @@ fn wait_for_stage(connection: &mut Connection, stage: &str) {
         "in a stream" => "\n\n\r\n",
         _ => "{\"id\":",
     };
-    connection.read_until(|bytes| bytes.windows(text.len()).any(|at| at == text.as_bytes())).unwrap();
+    connection
+        .read_until(|bytes| bytes.windows(text.len()).any(|at| at == text.as_bytes()))
+        .expect("the answer comes so far");
 }
 
 #[test]
@@ -283,5 +285,6 @@ fn b04_aborts_leave_no_trace_in_later_picks() {
         }
     });
     let shares: Vec<_> = peers.iter().map(|peer| peer.seen().len()).collect();
-    assert!(shares.iter().all(|share| (35..=65).contains(share)), "{shares:?}");
+    // Idle endpoints that answer at once are tied, so their shares are those of chance: four deviations around 50.
+    assert!(shares.iter().all(|share| (25..=75).contains(share)), "{shares:?}");
 }

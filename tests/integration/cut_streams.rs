@@ -10,9 +10,9 @@ use crate::rig::{
 fn cutting() -> Peer {
     peer(|exchange| {
         let how = exchange.request.header("x-cut").unwrap_or("clean 2").to_owned();
-        let (how, events) = how.split_once(' ').unwrap();
+        let (how, events) = how.split_once(' ').expect("a way and a count");
         exchange.begin_stream();
-        for event in 0..events.parse::<usize>().unwrap() {
+        for event in 0..events.parse::<usize>().expect("a count") {
             exchange.token(&format!("t{event}."));
         }
         match how {

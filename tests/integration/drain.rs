@@ -20,7 +20,7 @@ fn held() -> (Peer, mpsc::Sender<()>) {
         }
         exchange.begin_stream();
         exchange.token("first");
-        let _ = ends.lock().unwrap().recv();
+        let _ = ends.lock().expect("no script panics").recv();
         exchange.token("last");
         exchange.event(USAGE);
         exchange.event("[DONE]");
@@ -35,14 +35,14 @@ fn start(peer: &Peer, options: &[&str]) -> Gateway {
 
 fn streaming(gateway: &Gateway, id: &str) -> Connection {
     let mut connection = begin(gateway, id, STREAM);
-    connection.read_until(|bytes| bytes.windows(5).any(|at| at == b"first")).unwrap();
+    connection.read_until(|bytes| bytes.windows(5).any(|at| at == b"first")).expect("the stream begins");
     connection
 }
 
 /// A connection that has had an answer and stays open.
 fn kept_alive(gateway: &Gateway, id: &str) -> Connection {
     let mut connection = begin(gateway, id, CHAT);
-    assert_eq!(connection.answer().unwrap().status, 200);
+    assert_eq!(connection.answer().expect("an answer").status, 200);
     connection
 }
 
@@ -115,8 +115,8 @@ fn g07_with_idle_connections_alone_the_end_comes_at_once() {
 fn g07_during_the_grace_new_connections_are_served_while_readiness_says_no() {
     let peer = Peer::plain();
     let mut gateway = start(&peer, &["--drain-grace", "2s"]);
-    gateway.process.signal("TERM");
     let told = Instant::now();
+    gateway.process.signal("TERM");
     soon("readiness fails", || gateway.admin.get("/readyz").status == 503);
     assert_eq!(request(gateway.data, "GET", "/readyz", &[], "").status, 503);
     drop(kept_alive(&gateway, "in-grace"));
@@ -132,8 +132,8 @@ fn g07_what_does_not_end_in_time_is_cut_and_said_so() {
     let (peer, _end) = held();
     let mut gateway = start(&peer, &["--drain-timeout", "500ms"]);
     let mut stream = streaming(&gateway, "endless");
-    gateway.process.signal("TERM");
     let told = Instant::now();
+    gateway.process.signal("TERM");
     let answer = stream.answer().unwrap();
     assert!(!answer.complete, "a cut stream does not look whole");
     assert!(!answer.text().contains("[DONE]"));

@@ -12,8 +12,8 @@ use crate::rig::{CHAT, CHATS, ask, count, count_all, ended, gateway, number, pee
 
 /// An address where nobody listens.
 fn dead() -> SocketAddr {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap()
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+    listener.local_addr().expect("a bound socket has an address")
 }
 
 /// A peer that shows a metrics page with so many waiting, and serves.

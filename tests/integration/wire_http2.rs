@@ -50,7 +50,7 @@ fn plain(bodies: &Bodies) -> Http2Peer {
                     let is_post = request.method() == "POST";
                     let body = whole(request.into_body()).await;
                     if is_post {
-                        bodies.lock().unwrap().push(body.clone());
+                        bodies.lock().expect("recording does not panic").push(body.clone());
                     }
                     if body == STREAM.as_bytes() {
                         let events = format!("data: {USAGE}\n\ndata: [DONE]\n\n");
