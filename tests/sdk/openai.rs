@@ -119,7 +119,7 @@ fn counts_of_every_api(stage: &Stage, seen: &Value) {
 struct Expected(&'static str, &'static str, Value);
 
 fn errors(client: Client) {
-    let stage = Stage::new();
+    let stage = Stage::impatient();
     stage.faults(&json!([
         {"match": "fault 500", "status": 500},
         {"match": "fault 503", "status": 503},

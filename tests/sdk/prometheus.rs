@@ -47,9 +47,11 @@ fn prometheus_reads_openmetrics_and_forgets_a_removed_endpoint() {
     }
     let value = |expression: &str| prometheus.query(expression).first().and_then(value_of);
     soon("all requests are seen", || value(r#"sum(inference_gateway_requests_total{outcome="ok"})"#) == Some(6.0));
-    let targets = prometheus.ask("/api/v1/targets");
-    let [target] = list(&targets["activeTargets"]) else { panic!("{targets}") };
-    assert_eq!((&target["health"], &target["lastError"]), (&json!("up"), &json!("")), "{target}");
+    soon("the gateway is a healthy target", || {
+        let targets = prometheus.ask("/api/v1/targets");
+        let [target] = list(&targets["activeTargets"]) else { panic!("{targets}") };
+        (&target["health"], &target["lastError"]) == (&json!("up"), &json!(""))
+    });
     // Only OpenMetrics names a family of counters without its suffix.
     let metadata = prometheus.ask("/api/v1/metadata?metric=inference_gateway_requests");
     assert_eq!(metadata["inference_gateway_requests"][0]["type"], "counter", "{metadata}");
@@ -63,15 +65,16 @@ fn prometheus_reads_openmetrics_and_forgets_a_removed_endpoint() {
     ] {
         soon(expression, || value(expression) == Some(expected));
     }
-    let median = value("histogram_quantile(0.5, sum by (le) (inference_gateway_request_duration_seconds_bucket))");
-    assert!(median.is_some_and(|seconds| seconds > 0.0 && seconds < 30.0), "{median:?}");
+    let median = "histogram_quantile(0.5, sum by (le) (inference_gateway_request_duration_seconds_bucket))";
+    soon(median, || value(median).is_some_and(|seconds| seconds > 0.0 && seconds < 30.0));
 
     let series = |endpoint: &str| prometheus.query(&format!("{{job=\"gateway\", endpoint=\"{endpoint}\"}}")).len();
-    assert!(series("m1-1") > 3, "an endpoint has series");
+    soon("both endpoints have series", || series("m1-0") > 3 && series("m1-1") > 3);
     gateway.apply(&one);
-    let what = "the series of a removed endpoint are stale";
-    eventually(what, GONE_MAX, || (series("m1-1") == 0).then_some(()));
-    assert!(series("m1-0") > 3, "those of the other stay");
+    // A look that fails makes everything stale, so the other endpoint's series must be there at the same time.
+    eventually("only the series of the removed endpoint are stale", GONE_MAX, || {
+        (series("m1-1") == 0 && series("m1-0") > 3).then_some(())
+    });
 }
 
 fn value_of(series: &Value) -> Option<f64> {

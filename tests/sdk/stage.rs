@@ -43,11 +43,20 @@ impl Client {
 impl Stage {
     /// One simulated server.
     pub(crate) fn new() -> Self {
-        Self::with_servers(1)
+        Self::with(1, "timeouts: {}")
+    }
+
+    /// One simulated server that a gateway gives two seconds at a time.
+    pub(crate) fn impatient() -> Self {
+        Self::with(1, "timeouts: {firstByte: 2s, streamIdle: 2s}")
     }
 
     /// So many simulated servers of one model.
     pub(crate) fn with_servers(count: usize) -> Self {
+        Self::with(count, "timeouts: {}")
+    }
+
+    fn with(count: usize, timeouts: &str) -> Self {
         // In the pace of the GPUs, so that a long stream has many events also on a machine under load.
         let options = ["--time-scale", "1", "--model", "llama", "--served-model-name", MODEL, "--lora", "sql-adapter"];
         let sims: Vec<Sim> = (0..count).map(|_| Sim::start(&options)).collect();
@@ -59,7 +68,8 @@ impl Stage {
             Scheduler::new("down", [nobody()]).line("engineType: none"),
         ]);
         let config = config.bbr("{enabled: true, maxRequestBodyBytes: 200000}");
-        let gateway = Gateway::start(&config.line("timeouts: {firstByte: 2s, streamIdle: 2s}"));
+        // What is full stays so, however seldom a machine under load comes to look.
+        let gateway = Gateway::start(&config.line("signals: {staleAfter: 30s}").line(timeouts));
         Self { gateway, sims, full, strict }
     }
 

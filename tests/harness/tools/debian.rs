@@ -69,14 +69,14 @@ pub struct Prometheus {
 }
 
 impl Prometheus {
-    /// Starts one that reads the metrics page of `target` five times a second.
+    /// Starts one that reads the metrics page of `target` twice a second.
     ///
     /// # Panics
     /// When it does not start.
     pub fn watching(target: SocketAddr) -> Self {
         let folder = TempDir::new().expect("a temporary folder can be made");
         let config = format!(
-            "global: {{scrape_interval: 200ms, scrape_timeout: 200ms}}\n\
+            "global: {{scrape_interval: 500ms, scrape_timeout: 500ms}}\n\
              scrape_configs: [{{job_name: gateway, static_configs: [{{targets: [\"{target}\"]}}]}}]\n"
         );
         fs::write(folder.path().join("prometheus.yml"), config).expect("a temporary file can be written");
