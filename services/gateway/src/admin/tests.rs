@@ -46,7 +46,13 @@ impl Site {
         let dropped = metrics.counter(&LOG_LINES_DROPPED, &[]);
         let (log, writer) = request_log::start(Style::Json, std::io::sink(), dropped).unwrap();
         let unrouted = ModelMetrics::new(&metrics, "".into(), OTHER_MODEL.into());
-        let observer = Arc::new(Observer { clock, log, decisions: Arc::new(Decisions::default()), cutting: AtomicBool::new(false), unrouted });
+        let observer = Arc::new(Observer {
+            clock,
+            log,
+            decisions: Arc::new(Decisions::default()),
+            cutting: AtomicBool::new(false),
+            unrouted,
+        });
         let config = ConfigStatus {
             generation: 3,
             source: "/etc/gateway".into(),

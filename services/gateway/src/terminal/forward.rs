@@ -110,13 +110,15 @@ fn authorize(headers: &mut HeaderMap, endpoint: &EndpointHandle, clients: Option
 
 /// One try. The route's limit covers all of it, connecting too, beside the limits of each step.
 async fn send(routed: &Routed, endpoint: &EndpointHandle) -> Result<http::Response<AnswerBody>, SendError> {
-    let timeouts = &routed.routes.timeouts;
-    let sent = routed.clients.send(&endpoint.destination, &routed.head, routed.body.clone(), timeouts);
+    let send = || {
+        let (clients, body) = (&routed.clients, routed.body.clone());
+        clients.send(&endpoint.destination, &routed.head, body, &routed.routes.timeouts)
+    };
     match time_left(&routed.record, routed.served.route_timeout) {
-        None => sent.await,
+        None => send().await,
         Some(Duration::ZERO) => Err(SendError::FirstByteTimeout),
         // Boxed so that the usual case does not carry the rare one's state around.
-        Some(left) => Box::pin(timeout(left, sent)).await.unwrap_or(Err(SendError::FirstByteTimeout)),
+        Some(left) => Box::pin(timeout(left, send())).await.unwrap_or(Err(SendError::FirstByteTimeout)),
     }
 }
 

@@ -80,7 +80,13 @@ impl Site {
         let dropped = metrics.counter(&LOG_LINES_DROPPED, &[]);
         let (log, writer) = request_log::start(Style::Json, written.clone(), dropped).unwrap();
         let unrouted = ModelMetrics::new(&metrics, "".into(), OTHER_MODEL.into());
-        let observer = Arc::new(Observer { clock, log, decisions: Arc::new(Decisions::default()), cutting: AtomicBool::new(false), unrouted });
+        let observer = Arc::new(Observer {
+            clock,
+            log,
+            decisions: Arc::new(Decisions::default()),
+            cutting: AtomicBool::new(false),
+            unrouted,
+        });
         let pools = MODELS.map(|name| {
             let settings = Settings { has_page: HasPage::No, ..Settings::default() };
             let retries = RetryMetrics::new(&metrics, name.into());
