@@ -22,12 +22,14 @@ use crate::http::request;
 /// What apt is told: ask nothing, and wait while somebody else installs.
 const APT: [&str; 5] = ["-y", "-q", "--no-install-recommends", "-o", "DPkg::Lock::Timeout=300"];
 
-/// Installs a package. Fails when not root or without a Debian to ask.
-pub(super) fn apt_install(package: &str) -> Result<(), String> {
-    let told = |error: String| format!("run `apt-get install {package}` as root: {error}");
-    say(&format!("installing {package} with apt-get"));
-    let once =
-        || run(Command::new("apt-get").env("DEBIAN_FRONTEND", "noninteractive").args(APT).args(["install", package]));
+/// Installs packages. Fails when not root or without a Debian to ask.
+pub(super) fn apt_install(packages: &[&str]) -> Result<(), String> {
+    let names = packages.join(" ");
+    let told = |error: String| format!("run `apt-get install {names}` as root: {error}");
+    say(&format!("installing {names} with apt-get"));
+    let once = || {
+        run(Command::new("apt-get").env("DEBIAN_FRONTEND", "noninteractive").args(APT).arg("install").args(packages))
+    };
     // A fresh machine has no lists yet; one with old lists asks for what is gone.
     once().or_else(|_| apt_update().and_then(|()| once())).map(drop).map_err(told)
 }
@@ -168,7 +170,8 @@ impl Chromium {
             if let Some(found) = names.into_iter().find_map(on_path) {
                 return Ok(found);
             }
-            apt_install("chromium")?;
+            // Without a font, which is only recommended, a page is blank.
+            apt_install(&["chromium", "fonts-liberation"])?;
             on_path("chromium").ok_or_else(|| "Debian's chromium package holds no `chromium`".to_owned())
         });
         Self { program: program.clone().unwrap_or_else(|error| panic!("{error}")) }

@@ -132,7 +132,7 @@ fn environment(folder: &Path) -> Result<(), String> {
     let make = || run(Command::new("python3").args(["-m", "venv", "--clear"]).arg(folder));
     let first = make();
     if first.is_err() && on_path("apt-get").is_some() {
-        super::debian::apt_install("python3-venv")?;
+        super::debian::apt_install(&["python3-venv"])?;
         return make().map(drop);
     }
     first.map(drop)
