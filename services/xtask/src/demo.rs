@@ -32,7 +32,7 @@ pub(crate) fn run(workspace: &Workspace, mode: Mode) -> anyhow::Result<()> {
     let started = Instant::now();
     println!("Building the gateway and the simulated pods (the first time takes some minutes)");
     let packages = ["--package", "gateway", "--package", "model-sim"];
-    step::run(workspace.cargo(&["build", "--locked", "--profile", "quick"]).args(packages))?;
+    step::run(workspace.cargo(&["build", "--locked"]).args(packages))?;
     let mut site = Site::start(workspace, mode, &interrupt)?;
     println!("\nAsking the gateway at http://{}", site.gateway.data);
     let exchanges = conversation::hold(&site.gateway, &interrupt)?;

@@ -33,8 +33,8 @@ impl Workspace {
         command
     }
 
-    /// A program built with the `quick` profile.
-    pub(crate) fn quick_program(&self, name: &str) -> PathBuf {
-        self.target.join("quick").join(name)
+    /// A program as `cargo build` leaves it.
+    pub(crate) fn program(&self, name: &str) -> PathBuf {
+        self.target.join("debug").join(name)
     }
 }

@@ -117,7 +117,7 @@ impl Site {
 }
 
 fn start_pod(workspace: &Workspace, folder: &Path, name: &str, profile: &str) -> anyhow::Result<(Program, SocketAddr)> {
-    let mut command = Command::new(workspace.quick_program("model-sim"));
+    let mut command = Command::new(workspace.program("model-sim"));
     command.args(["--engine", "vllm", "--profile", profile, "--model", MODEL, "--listen", ANY]);
     ADAPTERS.iter().for_each(|adapter| {
         command.args(["--lora", adapter]);
@@ -136,7 +136,7 @@ fn start_gateway(
         Mode::KeepRunning => (free_or_any(DATA), free_or_any(ADMIN)),
         Mode::Check => (ANY, ANY),
     };
-    let mut command = Command::new(workspace.quick_program("inference-gateway"));
+    let mut command = Command::new(workspace.program("inference-gateway"));
     command.arg("--config").arg(config).args(["--listen", data, "--admin", admin]);
     let (program, line) = Program::start("gateway", command, folder)?;
     Ok((program, Gateway { data: address(&line, "data")?, admin: address(&line, "admin")? }))
