@@ -26,6 +26,13 @@ fn with_adapters(pods: &[ModelServer]) -> Gateway {
     start(&Config::new([scheduler(pods).line("loraAdapters: [a, b, c, d, e]")]).line(SIGNALS))
 }
 
+/// What loraAffinity said of an endpoint in a decision.
+fn affinity(decision: &serde_json::Value, endpoint: &str) -> f64 {
+    let candidates = decision["candidates"].as_array().expect("a list");
+    let found = candidates.iter().find(|candidate| candidate["endpoint"] == endpoint).expect("it was looked at");
+    found["scores"]["loraAffinity"]["score"].as_f64().expect("a number")
+}
+
 /// Which of two pods a short request of this model goes to.
 fn goes_to(gateway: &Gateway, pods: &[ModelServer], model: &str) -> usize {
     let before = pods[0].served();
@@ -65,7 +72,8 @@ fn e05_a_prompt_seen_for_the_base_model_is_none_for_an_adapter() {
 
 #[test]
 fn d03_the_newest_of_many_adapter_series_counts_in_any_order() {
-    let mut lines = [(4, "", "", 9.0), (4, "a, b", "", 4.0), (4, "a", "c", 6.0)];
+    let mut lines = [(4, "d", "", 9.0), (4, "a, b", "", 4.0), (4, "a", "c", 6.0)];
+    let mut room_for_c = Vec::new();
     for _ in 0..3 {
         lines.rotate_left(1);
         let pods =
@@ -73,16 +81,19 @@ fn d03_the_newest_of_many_adapter_series_counts_in_any_order() {
         let gateway = with_adapters(&pods);
         assert_eq!(goes_to(&gateway, &pods, "b"), 0, "{lines:?}");
         let loaded = gateway.admin.endpoint("m1", "m1-0")["signals"]["loras"]["value"].clone();
-        assert!(loaded.as_array().unwrap().iter().all(|name| name != "c"), "c only waited, long ago: {loaded}");
-        let answer = post(gateway.data, "/v1/chat/completions", chat_body("c", "hello"));
-        let why = decision(&gateway, &answer);
-        let score = |name: &str| {
-            let candidates = why["candidates"].as_array().unwrap();
-            let found = candidates.iter().find(|c| c["endpoint"] == name).unwrap();
-            found["scores"]["loraAffinity"]["score"].as_f64().unwrap()
-        };
-        assert!(score("m1-0") <= score("m1-1"), "no bonus for c where it waited long ago: {why}");
+        let names = loaded.as_array().expect("a list");
+        assert!(names.iter().all(|name| name != "c" && name != "d"), "c only waited and d was long ago: {loaded}");
+        for adapter in ["d", "c"] {
+            let answer = post(gateway.data, "/v1/chat/completions", chat_body(adapter, "hello"));
+            let why = decision(&gateway, &answer);
+            let [first, second] = ["m1-0", "m1-1"].map(|name| affinity(&why, name));
+            assert!(first <= second, "no bonus for {adapter} where it is no more: {why}");
+            if adapter == "c" {
+                room_for_c.push(first);
+            }
+        }
     }
+    assert!(room_for_c.iter().all(|room| (room - room_for_c[0]).abs() < 1e-9), "the order counted: {room_for_c:?}");
 }
 
 #[test]
@@ -92,7 +103,11 @@ fn e07_an_adapter_that_runs_and_waits_takes_one_slot() {
         ModelServer::start(lora_page(&[(2, "c,d", "", 0.0)], 0)),
     ];
     let gateway = with_adapters(&pods);
-    assert_eq!(goes_to(&gateway, &pods, "b"), 0);
+    let answer = post(gateway.data, "/v1/chat/completions", chat_body("b", "hello"));
+    let why = decision(&gateway, &answer);
+    assert_eq!(why["endpoint"], "m1-0", "{why}");
+    // One of two slots is free here, none there.
+    assert!(affinity(&why, "m1-0") > 0.5 && affinity(&why, "m1-1") < 1e-9, "{why}");
 }
 
 #[test]

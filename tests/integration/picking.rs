@@ -77,7 +77,8 @@ fn a_burst_of_n_onto_n_equal_endpoints_puts_one_on_each_and_k_n_spread_evenly() 
     let gateway = start(&config(&pods).line("timeouts: {firstByte: 60s}"));
     for rounds in [1, 3] {
         pods.iter().for_each(ModelServer::close);
-        let bodies = unique(8 * rounds, 50);
+        // Long enough for a tie to be broken by what they say, which alone would not spread them evenly.
+        let bodies = unique(8 * rounds, 300);
         let data = gateway.data;
         let burst = thread::spawn(move || chats(data, &bodies, bodies.len()));
         soon("all are there", || pods.iter().map(ModelServer::inside).sum::<usize>() == 8 * rounds);
@@ -120,11 +121,19 @@ fn e01_own_requests_count_between_two_reports() {
 #[test]
 fn e01_one_full_endpoint_of_four_is_not_hidden_by_the_mean() {
     let pods = servers(4, &MetricsPage::vllm(0, 0, 0.0));
-    pods[2].show(MetricsPage::vllm(9, 3, 0.3));
     let gateway = start(&config(&pods));
-    let spread = shares(&gateway, &pods, &unique(60, 50), 4);
-    assert_eq!(spread[2], 0, "{spread:?}");
-    assert!([0, 1, 3].iter().all(|&index| spread[index] >= 10), "{spread:?}");
+    // All want to go where their prompt is known, and that one is full.
+    let shared = text(5, 2_000);
+    let bodies: Vec<String> = (0..60).map(|n| chat_body("m1", &format!("{shared} question {n}"))).collect();
+    let warm = shares(&gateway, &pods, &bodies[..1], 1).iter().position(|&share| share == 1).expect("it was served");
+    assert_eq!(shares(&gateway, &pods, &bodies[1..10], 1)[warm], 9);
+    show(&gateway, &pods, warm, 9);
+    let spread = shares(&gateway, &pods, &bodies[10..], 4);
+    assert_eq!(spread[warm], 0, "{spread:?}");
+    assert_eq!(spread.iter().sum::<usize>(), 50);
+    show(&gateway, &pods, warm, 0);
+    let idle = shares(&gateway, &pods, &unique(60, 50), 4);
+    assert!(idle.iter().all(|&share| share >= 8), "{idle:?}");
 }
 
 #[test]

@@ -3,6 +3,10 @@
 
 use std::{
     net::{IpAddr, Ipv6Addr, TcpListener},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -217,6 +221,19 @@ fn engine_type_none_is_asked_for_its_health_instead() {
     let [up, down] = [MetricsPage::Hang, MetricsPage::Hang].map(ModelServer::start);
     let gateway = Gateway::start(&Config::plain("m1", [up.address(), down.address()]).line(SIGNALS));
     soon("both are known", || state(&gateway, "m1-0") == "ready" && state(&gateway, "m1-1") == "ready");
+    // Health is asked for once a second: in between it stands, however short `staleAfter` is.
+    let checks = Arc::new(AtomicUsize::new(0));
+    down.peer.follow({
+        let checks = Arc::clone(&checks);
+        move |exchange| {
+            checks.fetch_add(usize::from(exchange.request.line.starts_with("GET /health")), Ordering::AcqRel);
+            exchange.answer_plainly()
+        }
+    });
+    soon("four more checks", || {
+        assert_eq!(state(&gateway, "m1-1"), "ready");
+        checks.load(Ordering::Acquire) >= 4
+    });
     let spread = shares(&gateway, &[&up, &down], 40);
     assert!(spread.iter().all(|share| *share >= 10), "{spread:?}");
     down.peer.follow(|exchange| exchange.answer("503 Service Unavailable", &[], ""));

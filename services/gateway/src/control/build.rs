@@ -31,6 +31,10 @@ use crate::{
     world::World,
 };
 
+/// Health is asked for once a second, so a passed check stands at least this long, however soon a page would be stale:
+/// else an endpoint would be left out between any two checks.
+const HEALTH_STANDS_FOR_MIN: Duration = Duration::from_secs(2);
+
 /// The pool of `bbr.defaultBackend`, which no scheduler names.
 pub(super) const DEFAULT_BACKEND_POOL: &str = "default-backend";
 
@@ -181,7 +185,7 @@ impl Plan {
         let spec = config.endpoints.iter().find(|spec| spec.name == *name);
         let spec = spec.expect("the default backend is checked to be an endpoint when a configuration is loaded");
         let settings = Settings {
-            stale_after: config.signals.stale_after,
+            stale_after: config.signals.stale_after.max(HEALTH_STANDS_FOR_MIN),
             has_page: HasPage::No,
             prefix_budget_bytes: prefix_share_bytes(config),
             ..Settings::default()
@@ -291,6 +295,17 @@ fn served(
 
 fn settings(scheduler: &Scheduler, config: &Config) -> Settings {
     let weights = scheduler.weights;
+    let stale_after = config.signals.stale_after;
+    let (has_page, stale_after) = match scheduler.engine {
+        EngineType::None => (HasPage::No, stale_after.max(HEALTH_STANDS_FOR_MIN)),
+        EngineType::Vllm
+        | EngineType::Sglang
+        | EngineType::Tgi
+        | EngineType::Trtllm
+        | EngineType::Triton
+        | EngineType::Llamacpp
+        | EngineType::Auto => (HasPage::Yes, stale_after),
+    };
     Settings {
         weights: Weights {
             queue: weights.queue,
@@ -300,10 +315,10 @@ fn settings(scheduler: &Scheduler, config: &Config) -> Settings {
             running_requests: weights.running_requests,
             lru: weights.lru,
         },
-        stale_after: config.signals.stale_after,
+        stale_after,
         full: Full { waiting: scheduler.endpoint_full.waiting, kv_cache: scheduler.endpoint_full.kv_cache },
         max_in_flight_per_endpoint: None::<NonZeroU32>,
-        has_page: if scheduler.engine == EngineType::None { HasPage::No } else { HasPage::Yes },
+        has_page,
         prefix_budget_bytes: prefix_share_bytes(config),
         ..Settings::default()
     }
