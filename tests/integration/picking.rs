@@ -338,3 +338,21 @@ fn a_pool_without_room_refuses_at_once_and_takes_work_again() {
     soon("the one waiting is seen", || gateway.admin.endpoint("m1", "m1-1")["signals"]["waiting"]["value"] == 1.0);
     assert_eq!(post(gateway.data, "/v1/chat/completions", chat_body("m1", "hello")).status, 429);
 }
+
+#[test]
+fn an_engine_that_hangs_while_its_page_says_idle_attracts_no_more_work() {
+    let pods = servers(2, &MetricsPage::vllm(0, 0, 0.0));
+    let gateway = start(&config(&pods));
+    pods[0].close();
+    let data = gateway.data;
+    // Each prompt alone: nothing but load decides.
+    let all = thread::spawn(move || chats(data, &unique(60, 20), 20));
+    soon("all are there or done", || pods[0].inside() + pods[1].served() == 60);
+    // While some were on their way to both, it got its share of those; then it was seen to hold what it got.
+    assert!(pods[0].inside() <= 12, "{} hang", pods[0].inside());
+    let hanging = pods[0].inside();
+    let later = shares(&gateway, &pods, &unique(20, 20), 1);
+    assert_eq!((later[1], pods[0].inside()), (20, hanging), "{later:?}");
+    pods[0].open();
+    assert!(all.join().expect("all are answered").iter().all(|answer| answer.status == 200));
+}

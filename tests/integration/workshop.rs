@@ -7,8 +7,9 @@ use harness::{Answer, Config, Gateway, Scheduler, Sim, chat_body, chats, eventua
 
 /// A simulated H100 that serves `m1`, as fast as it would.
 fn pod(options: &[&str]) -> Sim {
-    let usual = ["--engine", "vllm", "--profile", "llama-3.1-8b-h100", "--model", "m1", "--time-scale", "1.0"];
-    Sim::start(&[&usual, options].concat())
+    let usual = ["--engine", "vllm", "--profile", "llama-3.1-8b-h100", "--model", "m1"];
+    let speed: &[&str] = if options.contains(&"--time-scale") { &[] } else { &["--time-scale", "1.0"] };
+    Sim::start(&[&usual, speed, options].concat())
 }
 
 /// Answers that a pod gave, by its own count.
@@ -144,4 +145,59 @@ fn a_pool_nobody_of_which_listens_refuses_with_503_and_takes_work_again() {
     fault(false);
     soon("it serves again by itself", || ask().status == 200);
     soon("and is known again", || gateway.admin.endpoint("m1", "m1-0")["state"] == "ready");
+}
+
+#[test]
+fn engine_type_auto_reads_each_simulated_engine() {
+    let engines =
+        [("vllm", "vllm:num_requests_waiting"), ("sglang", "sglang:num_queue_reqs"), ("tgi", "tgi_queue_size")];
+    let pods = engines.map(|(engine, _)| Sim::start(&["--engine", engine, "--model", "m1"]));
+    let scheduler = Scheduler::new("m1", pods.iter().map(|pod| pod.address)).line("engineType: auto");
+    let gateway = Gateway::start(&Config::new([scheduler]));
+    for (index, (engine, source)) in engines.iter().enumerate() {
+        soon(&format!("{engine} is read"), || {
+            gateway.admin.endpoint("m1", &format!("m1-{index}"))["signals"]["waiting"]["source"] == *source
+        });
+    }
+    let bodies: Vec<String> = (0..30).map(|n| body(&context(&format!("{n}")), n)).collect();
+    for answer in chats(gateway.data, &bodies, 6) {
+        assert_eq!(answer.status, 200, "{}", answer.text());
+    }
+    assert!(pods.iter().all(|pod| !pod.requests().is_empty()), "each engine serves");
+}
+
+#[test]
+fn whatever_happens_to_its_page_a_simulated_server_goes_on_serving() {
+    let pod = pod(&["--time-scale", "0.01"]);
+    let scheduler = Scheduler::new("m1", [pod.address]);
+    let signals = "signals: {scrapeInterval: 50ms, staleAfter: 500ms}";
+    let gateway = Gateway::start(&Config::new([scheduler]).line(signals));
+    let age_ms = || gateway.admin.endpoint("m1", "m1-0")["signals"]["running"]["age_ms"].as_u64();
+    for (fault, cause) in [
+        ("missing", "no_known_family"),
+        ("empty", "no_known_family"),
+        ("broken", "no_known_family"),
+        ("half", "protocol"),
+        ("404", "status"),
+        ("500", "status"),
+        ("redirect", "redirect"),
+        ("hang", "timeout"),
+    ] {
+        let failures = || {
+            let labels = [format!("cause=\"{cause}\"")];
+            gateway.admin.metric("inference_gateway_scrape_failures_total", &[&labels[0]]).unwrap_or(0.0)
+        };
+        let before = failures();
+        pod.faults(&serde_json::json!({ "metrics": fault }));
+        soon(&format!("{fault} is counted as {cause}"), || failures() > before);
+        soon("what it said before is too old", || gateway.admin.endpoint("m1", "m1-0")["state"] == "stale");
+        assert_eq!(post(gateway.data, "/v1/chat/completions", body("hello", 1)).status, 200, "{fault}");
+        pod.faults(&serde_json::json!({ "metrics": "ok" }));
+        soon("it is read again", || age_ms() < Some(400) && gateway.admin.endpoint("m1", "m1-0")["state"] == "ready");
+    }
+    let skipped = || gateway.admin.metric("inference_gateway_scrape_samples_skipped_total", &[]);
+    assert_eq!(skipped(), None);
+    pod.faults(&serde_json::json!({ "metrics": "nan" }));
+    soon("numbers that are none are counted", || skipped() > Some(0.0));
+    assert_eq!(post(gateway.data, "/v1/chat/completions", body("hello", 1)).status, 200);
 }
