@@ -183,3 +183,18 @@ fn own_work_shows_in_later_decisions() {
     assert!(decision["candidates"][0]["scores"]["queue"]["raw"].as_f64() > Some(0.4), "{decision}");
     soon("all is done", || gateway.admin.endpoint("m1", "m1-0")["in_flight"]["prompt_tokens"] == 0);
 }
+
+#[test]
+fn changed_weights_are_those_of_the_next_decision() {
+    let server = ModelServer::start(MetricsPage::vllm(0, 0, 0.0));
+    let with = |weights: &str| Config::new([Scheduler::new("m1", [server.address()]).line(weights)]);
+    let gateway = Gateway::start(&with("weights: {queue: 2}"));
+    let weights = || {
+        let answer = post(gateway.data, "/v1/chat/completions", chat_body("m1", "hello"));
+        let scores = of(&gateway, &answer)["candidates"][0]["scores"].clone();
+        ["queue", "kvCache", "prefix"].map(|name| scores[name]["weight"].as_u64())
+    };
+    assert_eq!(weights(), [Some(2), Some(2), Some(3)]);
+    gateway.apply(&with("weights: {queue: 5, kvCache: 0, prefix: 1}"));
+    assert_eq!(weights(), [Some(5), Some(0), Some(1)]);
+}

@@ -275,3 +275,22 @@ fn series_of_a_removed_endpoint_go_within_a_minute() {
     eventually("its series are gone", Duration::from_secs(60), || (of("m1-1") == 0).then_some(()));
     assert!(of("m1-0") > 5);
 }
+
+#[test]
+fn changed_times_of_signals_hold_within_a_second() {
+    let server = ModelServer::start(MetricsPage::vllm(0, 1, 0.1));
+    let with = |signals: &str| Config::new([Scheduler::new("m1", [server.address()])]).line(signals);
+    let gateway = Gateway::start(&with("signals: {scrapeInterval: 50s, staleAfter: 100s}"));
+    reads(&gateway, "running", 1.0);
+    server.show(MetricsPage::vllm(0, 2, 0.1));
+    let started = Instant::now();
+    gateway.apply(&with(SIGNALS));
+    reads(&gateway, "running", 2.0);
+    assert!(started.elapsed() < Duration::from_secs(3), "{:?}", started.elapsed());
+    let looks = server.looks();
+    soon("ten more looks", || server.looks() >= looks + 10);
+    server.show(MetricsPage::Hang);
+    soon("it is stale by the new time", || state(&gateway, "m1-0") == "stale");
+    gateway.apply(&with("signals: {scrapeInterval: 1s, staleAfter: 100s}"));
+    assert_eq!(state(&gateway, "m1-0"), "ready", "by the newer time its last page still counts");
+}

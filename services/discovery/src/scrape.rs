@@ -155,8 +155,8 @@ impl Scraper {
         Self { sink, clock }
     }
 
-    /// Looks at whatever is in `endpoints` until that has no sender left. Changed settings hold from each endpoint's
-    /// next look on. An endpoint whose want changed is visited anew.
+    /// Looks at whatever is in `endpoints` until that has no sender left. Changed settings hold at
+    /// once: no endpoint sits out a pause of the old ones. An endpoint whose want changed is visited anew.
     pub async fn run(self, settings: watch::Receiver<Settings>, mut endpoints: watch::Receiver<Arc<[Found]>>) {
         let permits = settings.borrow().concurrency_max.clamp(1, Semaphore::MAX_PERMITS);
         let mut visits = Visits {

@@ -7,7 +7,10 @@ use std::{
 
 use fastrand::Rng;
 use pool::{Load, Moment, NoPage, Observation};
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::{
+    sync::watch,
+    time::{Instant, sleep_until, timeout},
+};
 
 use super::{
     Cause, Families, Settings, Shared,
@@ -45,6 +48,15 @@ pub(super) struct Visitor {
     rng: Rng,
 }
 
+/// How long to rest between two looks.
+#[derive(Clone, Copy)]
+enum Pacing {
+    /// After the very first look.
+    First,
+    /// After any other.
+    Usual,
+}
+
 impl Visitor {
     pub(super) fn new(found: Found, shared: Arc<Shared>) -> Self {
         let connection = match found.want.engine {
@@ -75,26 +87,41 @@ impl Visitor {
 
     /// Looks, for ever. Dropping the future ends it wherever it is.
     pub(super) async fn run(mut self) {
+        let mut settings = self.shared.settings.clone();
         let mut first = true;
         loop {
-            let settings = *self.shared.settings.borrow();
-            let started = self.look(&settings).await;
-            let interval = match self.found.want.engine {
-                Engine::None => settings.interval.max(health::PERIOD),
-                Engine::Vllm
-                | Engine::Sglang
-                | Engine::Tgi
-                | Engine::Trtllm
-                | Engine::Triton
-                | Engine::Llamacpp
-                | Engine::Auto => settings.interval,
+            let now = *settings.borrow_and_update();
+            let started = self.look(&now).await;
+            let pacing = if std::mem::take(&mut first) && self.failures == 0 { Pacing::First } else { Pacing::Usual };
+            self.rest(started, pacing, &mut settings).await;
+        }
+    }
+
+    /// Waits until the next look is due. Changed settings hold at once: a long pause under the old ones ends by the new.
+    async fn rest(&mut self, started: Instant, pacing: Pacing, settings: &mut watch::Receiver<Settings>) {
+        loop {
+            let interval = self.interval(&settings.borrow_and_update());
+            let pause = match pacing {
+                Pacing::First => pace::first_pause(interval, &mut self.rng),
+                Pacing::Usual => pace::pause(interval, self.failures, &mut self.rng),
             };
-            let pause = if std::mem::take(&mut first) && self.failures == 0 {
-                pace::first_pause(interval, &mut self.rng)
-            } else {
-                pace::pause(interval, self.failures, &mut self.rng)
-            };
-            sleep_until(started + pause).await;
+            tokio::select! {
+                () = sleep_until(started + pause) => return,
+                Ok(()) = settings.changed() => {}
+            }
+        }
+    }
+
+    fn interval(&self, settings: &Settings) -> Duration {
+        match self.found.want.engine {
+            Engine::None => settings.interval.max(health::PERIOD),
+            Engine::Vllm
+            | Engine::Sglang
+            | Engine::Tgi
+            | Engine::Trtllm
+            | Engine::Triton
+            | Engine::Llamacpp
+            | Engine::Auto => settings.interval,
         }
     }
 
