@@ -9,6 +9,7 @@ mod lengths;
 mod licences;
 mod lints;
 mod metric_names;
+mod named_tests;
 mod sources;
 mod text;
 
@@ -59,6 +60,7 @@ pub(crate) fn run(workspace: &Workspace) -> anyhow::Result<()> {
         ("loose ends and paths of a machine", text::check(&files)),
         ("lints of the decision crates", lints::check(&files)),
         ("metric names in documents and dashboards", metric_names::check(&files)),
+        ("tests named in documents", named_tests::check(&files)),
     ];
     let mut breaches = Vec::new();
     for (rule, found) in checks {
