@@ -89,6 +89,33 @@ fn check_passes_a_good_configuration_and_names_what_cannot_be_read() {
 }
 
 #[test]
+fn what_a_configuration_names_and_is_not_there_is_told_all_at_once_by_check_and_start_alike() {
+    let mut config = Config::new([Scheduler::new("m1", [])]);
+    for (name, line) in [
+        ("a", "apiKey: {file: /nowhere/key}"),
+        ("b", "tls: {caFile: /nowhere/ca.pem}"),
+        ("c", "apiKey: {env: NO_SUCH_KEY_HERE}"),
+    ] {
+        config = config.document(&format!(
+            "apiVersion: inference-gateway/v1alpha1\nkind: Endpoint\nmetadata: {{name: {name}, labels: {{app: m1}}}}\nspec:\n  address: 10.0.0.1\n  {line}"
+        ));
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("gateway.yaml");
+    fs::write(&path, config.yaml()).unwrap();
+    for check in [&["--check"][..], &["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"]] {
+        let output = run(&[&["--config", path.to_str().unwrap()], check].concat());
+        assert_eq!(output.status.code(), Some(1), "{check:?}");
+        let text = String::from_utf8(output.stderr).unwrap();
+        for what in ["/nowhere/key", "/nowhere/ca.pem", "NO_SUCH_KEY_HERE"] {
+            assert_eq!(text.matches(what).count(), 1, "{what} in {text}");
+            assert_eq!(text.lines().filter(|line| line.contains(what)).count(), 1, "{text}");
+        }
+        assert_eq!(text.lines().count(), 3, "{text}");
+    }
+}
+
+#[test]
 fn where_it_listens_is_one_json_line_and_the_log_is_json_too() {
     let peer = Peer::plain();
     let gateway = Gateway::start(&Config::plain("m1", [peer.address]));

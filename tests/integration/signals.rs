@@ -294,3 +294,29 @@ fn changed_times_of_signals_hold_within_a_second() {
     gateway.apply(&with("signals: {scrapeInterval: 1s, staleAfter: 100s}"));
     assert_eq!(state(&gateway, "m1-0"), "ready", "by the newer time its last page still counts");
 }
+
+#[test]
+fn it_is_ready_after_the_first_look_or_two_seconds_even_with_nobody_to_serve() {
+    let hanging = ModelServer::start(MetricsPage::Hang);
+    for servers in [&[][..], &[&hanging]] {
+        let started = Instant::now();
+        let gateway =
+            Gateway::launch(&Config::new([Scheduler::new("m1", servers.iter().map(|s| s.address()))]).yaml(), &[]);
+        assert_eq!(gateway.admin.get("/readyz").status, 503, "nobody was looked at yet");
+        gateway.ready();
+        assert!(started.elapsed() < Duration::from_secs(5), "{:?}", started.elapsed());
+    }
+    let gateway = Gateway::start(&config(&[]));
+    let answer = post(gateway.data, "/v1/chat/completions", chat_body("m1", "hello"));
+    assert_eq!((answer.status, answer.code().as_str()), (503, "no_endpoint"));
+    assert!(answer.header("retry-after").and_then(|wait| wait.parse::<u32>().ok()) >= Some(1));
+    let id = answer.header("x-request-id").expect("each answer has an id");
+    assert_eq!(gateway.request(id)["outcome"], "no_endpoint");
+    let decision = gateway.admin.json(&format!("/api/v1/decisions/{id}"));
+    assert_eq!(
+        (&decision["reason"], &decision["outcome"]),
+        (&"no_endpoint".into(), &"no_endpoint".into()),
+        "{decision}"
+    );
+    assert_eq!(gateway.admin.pool("m1")["saturation"], 1.0);
+}

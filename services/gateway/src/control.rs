@@ -8,6 +8,7 @@ mod build;
 mod endpoints;
 mod keys;
 mod sink;
+mod usable;
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -54,9 +55,9 @@ pub enum StartError {
     /// The configuration is refused; every violation stands on its own line.
     #[error("{0}")]
     Invalid(Violations),
-    /// Something that the configuration names, such as a certificate file, cannot be used.
+    /// Things that the configuration names, such as certificate files, cannot be used; each stands on its own line.
     #[error("{0}")]
-    Unusable(#[from] build::Unusable),
+    Unusable(usable::Missing),
 }
 
 /// Reads and checks a configuration.
@@ -67,6 +68,14 @@ pub fn load(path: &std::path::Path) -> Result<(Vec<Source>, Loaded), StartError>
     let sources = files::read(path)?;
     let loaded = api::load(&sources).map_err(StartError::Invalid)?;
     Ok((sources, loaded))
+}
+
+/// Whether everything that a configuration names is there, as it must be to start with it.
+///
+/// # Errors
+/// Says all that is not.
+pub fn check(loaded: &Loaded) -> Result<(), StartError> {
+    usable::all_usable(&loaded.config).map_err(StartError::Unusable)
 }
 
 /// The connections of each core, for telling them of endpoints that left.
@@ -179,7 +188,10 @@ impl Control {
 
     /// Puts a checked configuration in force.
     fn apply(&mut self, Loaded { config, notices }: Loaded) -> Result<(), StartError> {
-        let plan = Plan::new(&config, &self.world, &self.pools)?;
+        usable::all_usable(&config).map_err(StartError::Unusable)?;
+        // What was there a moment ago may be gone.
+        let plan = Plan::new(&config, &self.world, &self.pools);
+        let plan = plan.map_err(|unusable| StartError::Unusable(usable::Missing(vec![unusable])))?;
         self.generation += 1;
         for notice in &notices {
             tracing::info!(notice, "configuration");

@@ -22,6 +22,7 @@ fn main() -> ExitCode {
 
 fn check(options: &Options) -> anyhow::Result<()> {
     let (_, loaded) = control::load(&options.config)?;
+    control::check(&loaded)?;
     for notice in &loaded.notices {
         eprintln!("notice: {notice}");
     }

@@ -45,7 +45,7 @@ const PREFIX_BYTES_PER_POOL_MAX: usize = 32 << 20;
 
 /// Something the configuration names that cannot be used here.
 #[derive(Debug, thiserror::Error)]
-pub enum Unusable {
+pub(super) enum Unusable {
     /// TLS to an endpoint cannot be set up.
     #[error("Endpoint `{endpoint}`: spec.tls: {problem}")]
     Tls {

@@ -1,0 +1,52 @@
+//! What a configuration names that must be there on this machine: certificates, keys, names fit for headers.
+//!
+//! Looked at before anything is put in force, and by `--check`, so that all that is missing is told at once and a
+//! configuration that passes the check also starts.
+
+use std::fmt;
+
+use api::Config;
+use http::HeaderValue;
+
+use super::{
+    build::Unusable,
+    endpoints::{tls_client, tls_to},
+    keys::Keys,
+};
+
+/// Everything that cannot be used, one per line.
+#[derive(Debug)]
+pub struct Missing(pub(super) Vec<Unusable>);
+
+impl fmt::Display for Missing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, unusable) in self.0.iter().enumerate() {
+            let separator = if index > 0 { "\n" } else { "" };
+            write!(f, "{separator}{unusable}")?;
+        }
+        Ok(())
+    }
+}
+
+/// Tries everything that the configuration names.
+///
+/// # Errors
+/// All that cannot be used.
+pub(super) fn all_usable(config: &Config) -> Result<(), Missing> {
+    let mut missing = Vec::new();
+    for scheduler in &config.schedulers {
+        let names = std::iter::once(&scheduler.model_name).chain(&scheduler.lora_adapters);
+        let unfit = names.filter(|name| HeaderValue::from_str(name).is_err());
+        missing.extend(unfit.map(|name| Unusable::ModelName(name.to_string())));
+    }
+    for spec in &config.endpoints {
+        if let Some(tls) = &spec.tls {
+            missing.extend(tls_client(spec, &tls_to(tls)).err());
+        }
+        if let Some(source) = &spec.api_key {
+            missing
+                .extend(Keys::read(source).err().map(|problem| Unusable::Key { endpoint: spec.name.clone(), problem }));
+        }
+    }
+    if missing.is_empty() { Ok(()) } else { Err(Missing(missing)) }
+}
