@@ -1,7 +1,7 @@
 //! What the operator says they want.
 //!
 //! Kubernetes documents, from files or from a cluster, become one checked [`Config`]: each text is composed into trees
-//! that remember lines ([`load`] step 1), each tree is held against the schema of its kind (2), rules that span fields
+//! that remember lines ([`load()`] step 1), each tree is held against the schema of its kind (2), rules that span fields
 //! and documents are tried (3), fields whose effect is not built yet are refused (4), and only when nothing was wrong
 //! the typed documents become the `Config` (5). Every violation is found in one go, because an operator who mends one
 //! and then meets the next has been served badly.

@@ -5,7 +5,7 @@
 
 use xxhash_rust::xxh3::xxh3_64;
 
-/// The number that stands for an endpoint's name in [`draw`]. Worked out once per endpoint.
+/// The number that stands for an endpoint's name in `draw`. Worked out once per endpoint.
 pub fn name_hash(name: &str) -> u64 {
     xxh3_64(name.as_bytes())
 }
