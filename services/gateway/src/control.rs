@@ -11,7 +11,7 @@ mod sink;
 mod usable;
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, HashMap, HashSet},
     path::PathBuf,
     sync::Arc,
     time::{Duration, SystemTime},
@@ -89,7 +89,11 @@ pub struct Control {
     sink: Arc<SignalSink>,
     keys: Keys,
     pools: BTreeMap<String, Arc<PoolHandle>>,
+    /// Whose each endpoint is, by its identity: of the configuration in force, and of the former one until the resolver
+    /// has caught up.
     owners: HashMap<u64, Owner>,
+    /// Identities of the configuration in force.
+    wanted: HashSet<u64>,
     found: Arc<[Found]>,
     handles: HashMap<EndpointId, Arc<EndpointHandle>>,
     wants: watch::Sender<Arc<[Want]>>,
@@ -113,6 +117,7 @@ impl Control {
             keys: Keys::default(),
             pools: BTreeMap::new(),
             owners: HashMap::new(),
+            wanted: HashSet::new(),
             found: Arc::default(),
             handles: HashMap::new(),
             wants: watch::Sender::new(Arc::default()),
@@ -153,8 +158,8 @@ impl Control {
                     self.files_changed(now.as_deref());
                 }
                 Ok(()) = found.changed() => {
-                    self.found = found.borrow_and_update().clone();
-                    self.reconcile();
+                    let now = found.borrow_and_update().clone();
+                    self.found_changed(now);
                 }
                 _ = keys.tick() => self.keys.refresh(),
                 _ = sweep.tick() => self.sweeper.sweep(&self.world),
@@ -203,8 +208,10 @@ impl Control {
             pool.with(|dispatch, _| dispatch.configure(settings.clone()));
         }
         self.keys.follow(&plan.owners);
-        self.owners = plan.owners;
+        self.wanted = plan.owners.keys().copied().collect();
         self.pools = plan.pools;
+        let former = std::mem::replace(&mut self.owners, plan.owners);
+        self.keep_serving(former);
         self.settings.send_replace(plan.scraping);
         self.wants.send_replace(plan.wants);
         self.reconcile();
@@ -221,6 +228,25 @@ impl Control {
         self.world.metrics.gauge(&CONFIG_GENERATION, &[]).set(self.generation as f64);
         tracing::info!(generation = self.generation, pools = self.pools.len(), "configuration in force");
         Ok(())
+    }
+
+    /// Endpoints of the former configuration serve on in pools that stay, until those that come in their place are
+    /// found: else a change of all endpoints would leave a pool empty for as long as that takes, and requests refused.
+    fn keep_serving(&mut self, former: HashMap<u64, Owner>) {
+        for (identity, owner) in former {
+            if self.pools.values().any(|pool| Arc::ptr_eq(pool, &owner.pool)) {
+                self.owners.entry(identity).or_insert(owner);
+            }
+        }
+    }
+
+    fn found_changed(&mut self, now: Arc<[Found]>) {
+        self.found = now;
+        // A report made for an older configuration may still be on its way: then the right one follows.
+        if self.found.iter().all(|found| self.wanted.contains(&found.want.identity)) {
+            self.owners.retain(|identity, _| self.wanted.contains(identity));
+        }
+        self.reconcile();
     }
 
     /// Keeps the last good configuration and says why.

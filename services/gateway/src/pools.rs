@@ -43,6 +43,8 @@ pub struct Lease {
     permit: Option<Permit>,
     /// Best first; the first is where the place is.
     pub ranked: SmallVec<[EndpointId; 4]>,
+    /// As they were at the pick: one that leaves a moment later is still sent what it was picked for.
+    endpoints: Arc<HashMap<EndpointId, Arc<EndpointHandle>>>,
 }
 
 impl PoolHandle {
@@ -59,10 +61,12 @@ impl PoolHandle {
         change(&mut dispatch, now)
     }
 
-    /// Puts other endpoints in force. Handles first: an endpoint is reachable before it can be picked.
+    /// Puts other endpoints in force, handles and members in one step: whoever is picked can be reached.
     pub fn set_endpoints(&self, handles: HashMap<EndpointId, Arc<EndpointHandle>>, members: &[dispatch::Membership]) {
-        self.endpoints.store(Arc::new(handles));
-        self.with(|dispatch, now| dispatch.set_endpoints(members, now));
+        self.with(|dispatch, now| {
+            self.endpoints.store(Arc::new(handles));
+            dispatch.set_endpoints(members, now);
+        });
     }
 
     /// Books what was seen of an endpoint.
@@ -79,18 +83,13 @@ impl PoolHandle {
         request: &dispatch::Request<'_>,
         decision: &mut Decision,
     ) -> Result<(Lease, Moment), (Refusal, u32)> {
-        let (outcome, now, retry_after_s) = self.with(|dispatch, now| {
+        let (outcome, now, retry_after_s, endpoints) = self.with(|dispatch, now| {
             let outcome = dispatch.dispatch(request, now, decision);
             let retry_after_s = if outcome.is_err() { dispatch.retry_after_s(now) } else { 0 };
-            (outcome, now, retry_after_s)
+            (outcome, now, retry_after_s, self.endpoints.load_full())
         });
         let Dispatched { permit, ranked, .. } = outcome.map_err(|refusal| (refusal, retry_after_s))?;
-        Ok((Lease { pool: Arc::clone(self), permit: Some(permit), ranked }, now))
-    }
-
-    /// How to reach an endpoint; nothing when it has left.
-    pub fn endpoint(&self, id: EndpointId) -> Option<Arc<EndpointHandle>> {
-        self.endpoints.load().get(&id).cloned()
+        Ok((Lease { pool: Arc::clone(self), permit: Some(permit), ranked, endpoints }, now))
     }
 
     /// The endpoints there are now.
@@ -110,6 +109,11 @@ impl PoolHandle {
 }
 
 impl Lease {
+    /// How to reach an endpoint of the list.
+    pub fn endpoint(&self, id: EndpointId) -> Option<Arc<EndpointHandle>> {
+        self.endpoints.get(&id).cloned()
+    }
+
     /// Moves the place to the next of the list. False when that endpoint has left meanwhile.
     pub fn pass_on(&self, to: EndpointId, prefix: &[u64]) -> bool {
         let permit = self.permit.as_ref().expect("a lease holds its permit until it is dropped");

@@ -81,7 +81,7 @@ async fn forward(Dispatched { mut routed, lease }: Dispatched) -> Outgoing {
 
 /// Where the request's place is now: moved there if it is not the first of the list. Nothing when that endpoint left.
 fn place(lease: &Lease, rank: usize, id: EndpointId, prefix: &[u64]) -> Option<Arc<EndpointHandle>> {
-    let endpoint = lease.pool().endpoint(id)?;
+    let endpoint = lease.endpoint(id)?;
     (rank == 0 || lease.pass_on(id, prefix)).then_some(endpoint)
 }
 

@@ -240,7 +240,7 @@ async fn an_endpoint_that_came_back_in_time_keeps_counting() {
     site.endpoints(&pool, &[("llama-1", 2)]);
     sweeper.sweep(&site.world);
     site.endpoints(&pool, &[("llama-0", 5), ("llama-1", 2)]);
-    pool.endpoint(EndpointId::new(5)).unwrap().picks.increment(1);
+    pool.endpoints()[&EndpointId::new(5)].picks.increment(1);
     sweeper.sweep(&site.world);
     sweeper.sweep(&site.world);
     assert_has(&site.metrics().await, r#"inference_gateway_picks_total{pool="llama",endpoint="llama-0"} 1"#);
