@@ -139,10 +139,13 @@ fn object(schema: &Map<String, Json>) -> Result<Shape, String> {
                 .flatten()
                 .filter_map(Json::as_str)
                 .collect();
-            let fields = properties
+            let mut fields = properties
                 .iter()
                 .map(|(name, property)| field(name, property, &required).map_err(|why| format!("{name}: {why}")))
-                .collect::<Result<_, _>>()?;
+                .collect::<Result<Vec<_>, _>>()?;
+            // JSON maps keep the order of insertion or of names, as whoever else is built along wants it: pages and
+            // messages must not depend on that.
+            fields.sort_by(|a, b| a.name.cmp(&b.name));
             Ok(Shape::Object { fields, unknown })
         }
         (None, Some(values @ Json::Object(_))) => Ok(Shape::Map {
