@@ -65,6 +65,19 @@ impl Gateway {
         Self::spawn(folder, &config, options, environment)
     }
 
+    /// [`Gateway::launch`] with its log on a pipe that nobody ever reads.
+    ///
+    /// # Panics
+    /// When it does not say where it listens.
+    pub fn launch_unread(yaml: &str, options: &[&str]) -> Self {
+        let folder = TempDir::new().expect("a temporary folder can be made");
+        let config = folder.path().join("gateway.yaml");
+        fs::write(&config, yaml).expect("a temporary file can be written");
+        let log = folder.path().join("log");
+        fs::write(&log, "nobody reads this log").expect("a temporary file can be written");
+        Self::spawn_with(folder, &config, options, &[], Stdio::piped())
+    }
+
     /// Starts a gateway on a file or directory that is there already, and does not wait for it to be ready.
     ///
     /// # Panics
@@ -75,11 +88,15 @@ impl Gateway {
 
     fn spawn(folder: TempDir, config: &Path, options: &[&str], environment: &[(&str, &str)]) -> Self {
         let log = File::create(folder.path().join("log")).expect("a temporary file can be made");
+        Self::spawn_with(folder, config, options, environment, Stdio::from(log))
+    }
+
+    fn spawn_with(folder: TempDir, config: &Path, options: &[&str], environment: &[(&str, &str)], log: Stdio) -> Self {
         let mut command = Command::new(program("inference-gateway"));
         command.arg("--config").arg(config);
         command.args(["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--cores", "2"]).args(options);
         command.envs(environment.iter().copied());
-        let mut process = Program::start(command.stderr(Stdio::from(log)));
+        let mut process = Program::start(command.stderr(log));
         let line = process.line();
         let Some(bound) = line.as_deref().and_then(|line| serde_json::from_str::<Value>(line).ok()) else {
             let log = fs::read_to_string(folder.path().join("log")).unwrap_or_default();

@@ -21,6 +21,7 @@ mod routing;
 mod signal_pages;
 mod signals;
 mod smoke;
+mod storms;
 mod streaming;
 mod time_limits;
 mod tries;

@@ -42,12 +42,12 @@ use crate::{
 /// # Errors
 /// When it cannot start; the text says what to do.
 pub fn run(options: &Options) -> Result<()> {
-    telemetry::tracing_setup::install(options.log.into(), &options.log_filter)?;
-    let (sources, loaded) = control::load(&options.config)?;
     let metrics = Metrics::default();
     let dropped = metrics.counter(&LOG_LINES_DROPPED, &[]);
     let (log, writer) =
         request_log::start(options.log.into(), std::io::stderr(), dropped).context("the request log")?;
+    telemetry::tracing_setup::install(options.log.into(), &options.log_filter, log.clone())?;
+    let (sources, loaded) = control::load(&options.config)?;
     let world = world(metrics, log, options.body_memory);
     let cores = Cores::start(core_count(options.cores), "core").context("cores to serve on")?;
     let clients: CoreClients = cores.all().iter().map(|core| (core.clone(), Clients::new())).collect();

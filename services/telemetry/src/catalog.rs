@@ -144,7 +144,7 @@ catalog! {
     BODY_MEMORY: "inference_gateway_body_memory_bytes", Kind::Gauge, "bytes",
         [], Process, "Request bodies held in memory now; bounded by --body-memory.";
     LOG_LINES_DROPPED: "inference_gateway_log_lines_dropped_total", Kind::Counter, "lines",
-        [], Process, "Request log lines not written because the log's reader was too slow.";
+        [], Process, "Lines of the log not written because its reader was too slow.";
     BUILD_INFO: "inference_gateway_build_info", Kind::Gauge, "always 1",
         [Label { name: "version", values: "the release" }], Process, "The running build.";
     PROCESS_CPU: "process_cpu_seconds_total", Kind::FractionCounter, "seconds",

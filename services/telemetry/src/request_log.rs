@@ -1,16 +1,20 @@
-//! One line per request, written by a thread of its own.
+//! The log's writer: one line per request, and events of the process, written by a thread of its own.
 //!
 //! The request path hands over a [`Line`] of numbers and shared names under a short lock and goes on: it formats
 //! nothing and never waits for whoever reads the log. The thread wakes a few times a second, or at once when the
 //! buffer is half full, and writes what it finds in one go. When the reader is too slow, lines are dropped and counted.
+//!
+//! Events take the same way: written where they happen, one full pipe would stop whoever has something to say, up to the
+//! thread that accepts connections and takes SIGTERM.
 
 use std::{
     io::Write,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
+        mpsc::{self, Receiver, RecvTimeoutError},
     },
-    thread::{JoinHandle, Thread},
+    thread::Thread,
     time::{Duration, SystemTime},
 };
 
@@ -20,8 +24,12 @@ use serde::Serialize;
 
 /// Lines held for the writer; beyond that they are dropped and counted.
 pub const LINES_MAX: usize = 8192;
+/// Bytes of events held for the writer; an event beyond that is dropped and counted.
+pub const EVENT_BYTES_MAX: usize = 256 * 1024;
 /// Longest time a line stays in memory while the process runs.
 const FLUSH_EVERY: Duration = Duration::from_millis(50);
+/// How long the end of the process waits for its last lines to be taken: a reader that stopped must not keep it alive.
+const FAREWELL_MAX: Duration = Duration::from_secs(3);
 
 /// How lines are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,15 +104,25 @@ pub struct RequestLog {
 }
 
 struct Shared {
-    lines: Mutex<Vec<Line>>,
+    waiting: Mutex<Waiting>,
     stopping: AtomicBool,
     dropped: Counter,
 }
 
-/// The writing thread. Dropping it writes what is left and ends it.
+/// What the writer has not taken yet.
+#[derive(Default)]
+struct Waiting {
+    lines: Vec<Line>,
+    events: Vec<u8>,
+}
+
+/// Takes events as they were formatted, one in each write.
+pub struct EventWriter(RequestLog);
+
+/// The writing thread. Dropping it waits until what is left is written, or its reader has not taken it for three seconds.
 pub struct Writer {
-    shared: Arc<Shared>,
-    thread: Option<JoinHandle<()>>,
+    log: RequestLog,
+    ended: Receiver<()>,
 }
 
 /// Starts the writing thread. `dropped` counts the lines that found no room.
@@ -116,51 +134,86 @@ pub fn start(
     out: impl Write + Send + 'static,
     dropped: Counter,
 ) -> std::io::Result<(RequestLog, Writer)> {
-    let shared =
-        Arc::new(Shared { lines: Mutex::new(Vec::with_capacity(256)), stopping: AtomicBool::new(false), dropped });
+    let waiting = Waiting { lines: Vec::with_capacity(256), events: Vec::new() };
+    let shared = Arc::new(Shared { waiting: Mutex::new(waiting), stopping: AtomicBool::new(false), dropped });
+    let (ends, ended) = mpsc::channel();
     let thread = std::thread::Builder::new().name("request-log".into()).spawn({
         let shared = Arc::clone(&shared);
-        move || write_until_stopped(&shared, style, out)
+        move || {
+            // Dropped at the end, also by a panic: that is the signal.
+            let _ends: mpsc::Sender<()> = ends;
+            write_until_stopped(&shared, style, out);
+        }
     })?;
-    let log = RequestLog { shared: Arc::clone(&shared), writer: thread.thread().clone() };
-    Ok((log, Writer { shared, thread: Some(thread) }))
+    let log = RequestLog { shared, writer: thread.thread().clone() };
+    Ok((log.clone(), Writer { log, ended }))
 }
 
 impl RequestLog {
     /// Hands a line over. Never blocks for the writer.
     pub fn write(&self, line: Line) {
-        let mut lines = self.shared.lines.lock();
-        let held = lines.len();
+        let mut waiting = self.shared.waiting.lock();
+        let held = waiting.lines.len();
         if held < LINES_MAX {
-            lines.push(line);
+            waiting.lines.push(line);
         }
-        drop(lines);
+        drop(waiting);
         if held >= LINES_MAX {
             self.shared.dropped.increment(1);
         } else if held == LINES_MAX / 2 {
             self.writer.unpark();
         }
     }
+
+    /// Where events of the process are written. Never blocks for the writer either.
+    pub fn events(&self) -> EventWriter {
+        EventWriter(self.clone())
+    }
+}
+
+impl Write for EventWriter {
+    fn write(&mut self, event: &[u8]) -> std::io::Result<usize> {
+        let RequestLog { shared, writer } = &self.0;
+        let mut waiting = shared.waiting.lock();
+        let fits = waiting.events.len() + event.len() <= EVENT_BYTES_MAX;
+        if fits {
+            waiting.events.extend_from_slice(event);
+        }
+        drop(waiting);
+        if fits {
+            writer.unpark();
+        } else {
+            shared.dropped.increment(1);
+        }
+        Ok(event.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
 }
 
 impl Drop for Writer {
     fn drop(&mut self) {
-        self.shared.stopping.store(true, Ordering::Release);
-        if let Some(thread) = self.thread.take() {
-            thread.thread().unpark();
-            // A panic of the writer has been reported by the panic hook; there is nothing left to flush then.
-            let _ = thread.join();
+        self.log.shared.stopping.store(true, Ordering::Release);
+        self.log.writer.unpark();
+        match self.ended.recv_timeout(FAREWELL_MAX) {
+            // It has ended. (A panic of its own has been reported by the panic hook; nothing is left to flush then.)
+            Ok(()) | Err(RecvTimeoutError::Disconnected) => {}
+            // It waits for a reader that does not read, and ends with the process.
+            Err(RecvTimeoutError::Timeout) => {}
         }
     }
 }
 
 fn write_until_stopped(shared: &Shared, style: Style, mut out: impl Write) {
-    let mut taken = Vec::with_capacity(256);
+    let mut taken = Waiting::default();
     let mut text = Vec::with_capacity(64 * 1024);
     loop {
         let stopping = shared.stopping.load(Ordering::Acquire);
-        std::mem::swap(&mut *shared.lines.lock(), &mut taken);
-        for line in taken.drain(..) {
+        std::mem::swap(&mut *shared.waiting.lock(), &mut taken);
+        text.append(&mut taken.events);
+        for line in taken.lines.drain(..) {
             format_line(&mut text, style, &line);
         }
         if !text.is_empty() {
@@ -299,8 +352,31 @@ mod tests {
         }
         let page = metrics.render(Format::Text);
         assert!(!page.contains("inference_gateway_log_lines_dropped_total 0\n"), "{page}");
-        assert!(log.shared.lines.lock().len() <= LINES_MAX);
+        assert!(log.shared.waiting.lock().lines.len() <= LINES_MAX);
         drop(go_on);
         drop(writer);
+    }
+
+    #[test]
+    fn a_stuck_reader_stops_neither_events_nor_the_end() {
+        let (_never, stuck) = mpsc::channel();
+        let metrics = Metrics::default();
+        let (log, writer) = start(Style::Text, Stuck(stuck), metrics.counter(&LOG_LINES_DROPPED, &[])).unwrap();
+        for _ in 0..3 * EVENT_BYTES_MAX / 1024 {
+            log.events().write_all(&[b'e'; 1024]).unwrap();
+        }
+        assert!(log.shared.waiting.lock().events.len() <= EVENT_BYTES_MAX);
+        assert!(!metrics.render(Format::Text).contains("inference_gateway_log_lines_dropped_total 0\n"));
+        drop(writer);
+    }
+
+    #[test]
+    fn an_event_is_written_without_a_line_after_it() {
+        let (sink, metrics) = (Sink::default(), Metrics::default());
+        let (log, writer) = start(Style::Json, sink.clone(), metrics.counter(&LOG_LINES_DROPPED, &[])).unwrap();
+        log.events().write_all(b"first\n").unwrap();
+        log.events().write_all(b"second\n").unwrap();
+        drop(writer);
+        assert_eq!(*sink.0.lock(), b"first\nsecond\n");
     }
 }

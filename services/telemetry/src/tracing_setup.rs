@@ -1,8 +1,8 @@
-//! Set-up of `tracing`: everything that is not the line of a request goes to standard error in the same style.
+//! Set-up of `tracing`: everything that is not the line of a request goes the same way in the same style.
 
 use tracing_subscriber::{EnvFilter, fmt, prelude::*};
 
-use crate::request_log::Style;
+use crate::request_log::{RequestLog, Style};
 
 /// The filter when none is given.
 pub const DEFAULT_FILTER: &str = "info";
@@ -23,19 +23,20 @@ pub enum SetupError {
     Twice(#[from] tracing_subscriber::util::TryInitError),
 }
 
-/// Sends events to standard error, filtered.
+/// Sends events to the log's writer, filtered.
 ///
 /// # Errors
 /// When the filter cannot be read, or a subscriber is in place already.
-pub fn install(style: Style, filter: &str) -> Result<(), SetupError> {
+pub fn install(style: Style, filter: &str, log: RequestLog) -> Result<(), SetupError> {
     let filter =
         EnvFilter::try_new(filter).map_err(|source| SetupError::Filter { filter: filter.to_owned(), source })?;
+    let writer = move || log.events();
     let registry = tracing_subscriber::registry().with(filter);
     match style {
         Style::Json => registry
-            .with(fmt::layer().json().flatten_event(true).with_current_span(false).with_writer(std::io::stderr))
+            .with(fmt::layer().json().flatten_event(true).with_current_span(false).with_writer(writer))
             .try_init()?,
-        Style::Text => registry.with(fmt::layer().with_writer(std::io::stderr)).try_init()?,
+        Style::Text => registry.with(fmt::layer().with_writer(writer)).try_init()?,
     }
     Ok(())
 }
