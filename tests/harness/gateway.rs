@@ -75,7 +75,23 @@ impl Gateway {
         fs::write(&config, yaml).expect("a temporary file can be written");
         let log = folder.path().join("log");
         fs::write(&log, "nobody reads this log").expect("a temporary file can be written");
-        Self::spawn_with(folder, &config, options, &[], Stdio::piped())
+        Self::spawn_with(Command::new(program("inference-gateway")), folder, &config, options, &[], Stdio::piped())
+    }
+
+    /// [`Gateway::start`] with at most so many file descriptors.
+    ///
+    /// # Panics
+    /// When it does not say where it listens.
+    pub fn start_limited(config: &Config, descriptors: &str) -> Self {
+        let folder = TempDir::new().expect("a temporary folder can be made");
+        let path = folder.path().join("gateway.yaml");
+        fs::write(&path, config.yaml()).expect("a temporary file can be written");
+        let log = File::create(folder.path().join("log")).expect("a temporary file can be made");
+        let mut command = Command::new("sh");
+        command.args(["-c", r#"ulimit -n "$0" && exec "$@""#, descriptors]).arg(program("inference-gateway"));
+        let gateway = Self::spawn_with(command, folder, &path, &[], &[], Stdio::from(log));
+        gateway.ready();
+        gateway
     }
 
     /// Starts a gateway on a file or directory that is there already, and does not wait for it to be ready.
@@ -88,11 +104,18 @@ impl Gateway {
 
     fn spawn(folder: TempDir, config: &Path, options: &[&str], environment: &[(&str, &str)]) -> Self {
         let log = File::create(folder.path().join("log")).expect("a temporary file can be made");
-        Self::spawn_with(folder, config, options, environment, Stdio::from(log))
+        let command = Command::new(program("inference-gateway"));
+        Self::spawn_with(command, folder, config, options, environment, Stdio::from(log))
     }
 
-    fn spawn_with(folder: TempDir, config: &Path, options: &[&str], environment: &[(&str, &str)], log: Stdio) -> Self {
-        let mut command = Command::new(program("inference-gateway"));
+    fn spawn_with(
+        mut command: Command,
+        folder: TempDir,
+        config: &Path,
+        options: &[&str],
+        environment: &[(&str, &str)],
+        log: Stdio,
+    ) -> Self {
         command.arg("--config").arg(config);
         command.args(["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--cores", "2"]).args(options);
         command.envs(environment.iter().copied());

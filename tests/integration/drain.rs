@@ -55,6 +55,19 @@ fn refuses_connections(gateway: &Gateway) -> bool {
 }
 
 #[test]
+fn sighup_ends_nothing() {
+    let (peer, end) = held();
+    let mut gateway = start(&peer, &[]);
+    let mut stream = streaming(&gateway, "stream");
+    gateway.process.signal("HUP");
+    soon("it is said", || gateway.log().contains("SIGHUP"));
+    end.send(()).expect("the peer waits");
+    let answer = stream.answer().expect("the whole stream");
+    assert!(answer.text().contains("last"), "{}", answer.text());
+    assert_eq!(gateway.process.ended(), None);
+}
+
+#[test]
 fn g07_streams_finish_and_new_work_goes_elsewhere() {
     let (peer, end) = held();
     let mut gateway = start(&peer, &[]);

@@ -9,6 +9,7 @@
 mod config;
 mod decision;
 mod fault;
+mod listener;
 mod page;
 mod pools;
 mod process;
@@ -33,8 +34,8 @@ use telemetry::Format;
 use utoipa::OpenApi;
 
 pub(crate) use self::page::rests_on_own_signals;
-pub use self::sweeper::Sweeper;
 use self::{config::Config, decision::Decided, fault::Fault, pools::Pools};
+pub use self::{listener::AdminListener, sweeper::Sweeper};
 use crate::world::World;
 
 /// Where people find words for everything; named by answers to what is not there.

@@ -10,6 +10,7 @@ pub mod clock;
 pub mod control;
 pub mod decisions;
 pub mod decode;
+pub mod descriptors;
 pub mod errors;
 pub mod frontend;
 pub mod layers;

@@ -29,6 +29,7 @@ use crate::{
     clock::Clock,
     control::{self, Control, CoreClients},
     decisions::Decisions,
+    descriptors,
     frontend::{http::Door, refusals},
     metrics::ModelMetrics,
     options::Options,
@@ -60,12 +61,12 @@ pub fn run(options: &Options) -> Result<()> {
         let admin = bind(options.admin, "--admin")?;
         let bound = (data.local_addr()?, admin.local_addr()?);
         tokio::spawn(control.run(sources));
-        let admin = tokio::net::TcpListener::from_std(admin)?;
+        let admin = admin::AdminListener::new(tokio::net::TcpListener::from_std(admin)?);
         tokio::spawn(axum::serve(admin, admin::router(Arc::clone(&world))).into_future());
         let door = |core: usize| Door::new(Arc::clone(&world), clients[core].1.clone());
         let drain = world.readiness.drain.clone();
         let refusals = refusals::book(Arc::clone(&world));
-        let serving = serve::start(data, &cores, Limits::default(), door, drain, refusals).context("the data port")?;
+        let serving = serve::start(data, &cores, limits(), door, drain, refusals).context("the data port")?;
         announce(bound)?;
         wait_for_signal().await?;
         end(&world, serving, options).await;
@@ -107,6 +108,20 @@ fn core_count(asked: usize) -> usize {
     if asked > 0 { asked } else { std::thread::available_parallelism().map_or(1, usize::from) }
 }
 
+/// The documented limits, within what the system lets the process open.
+fn limits() -> Limits {
+    let (descriptors, limits) = (descriptors::raise(), Limits::default());
+    let connections_max = descriptors::connections_max(descriptors).min(limits.connections_max);
+    if connections_max < limits.connections_max {
+        tracing::warn!(
+            descriptors,
+            connections_max,
+            "few file descriptors: raise the limit (ulimit -n) for more connections"
+        );
+    }
+    Limits { connections_max, ..limits }
+}
+
 fn bind(address: SocketAddr, option: &str) -> Result<TcpListener> {
     let listener = TcpListener::bind(address)
         .with_context(|| format!("cannot listen on {address}: choose another address with {option}"))?;
@@ -126,11 +141,19 @@ fn announce((data, admin): (SocketAddr, SocketAddr)) -> Result<()> {
 async fn wait_for_signal() -> Result<()> {
     use tokio::signal::unix::{SignalKind, signal};
     let (mut term, mut int) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-    tokio::select! {
-        _ = term.recv() => tracing::info!("SIGTERM: draining"),
-        _ = int.recv() => tracing::info!("SIGINT: draining"),
+    let mut hangup = signal(SignalKind::hangup())?;
+    loop {
+        tokio::select! {
+            _ = term.recv() => tracing::info!("SIGTERM: draining"),
+            _ = int.recv() => tracing::info!("SIGINT: draining"),
+            // What other servers reload at must not cut streams off here.
+            _ = hangup.recv() => {
+                tracing::info!("SIGHUP: nothing to do, changes of the configuration are noticed without it");
+                continue;
+            }
+        }
+        return Ok(());
     }
-    Ok(())
 }
 
 /// Readiness first, so that load balancers look elsewhere; then no new connections; then time for what runs.

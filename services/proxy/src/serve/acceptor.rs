@@ -11,7 +11,7 @@ use std::{
 };
 
 use socket2::SockRef;
-use tokio::time;
+use tokio::time::{self, Instant};
 
 use super::{
     Answers, Drain, Phase, Refused, Sendable,
@@ -25,6 +25,9 @@ const BACKLOG: i32 = 4_096;
 
 /// How long accepting rests when the process has no file descriptors or memory left: trying on would spin.
 const REST_AFTER_FAILURE: Duration = Duration::from_millis(50);
+
+/// How often at most such a failure is said: it is counted each time, and may last.
+const SAID_EVERY: Duration = Duration::from_secs(10);
 
 pub(super) struct Acceptor<S> {
     listener: tokio::net::TcpListener,
@@ -64,6 +67,7 @@ impl<S> Acceptor<S> {
         S: Answers<B>,
         B: Sendable,
     {
+        let mut said: Option<Instant> = None;
         loop {
             let accepted = self.listener.accept().await;
             // Out of this runtime's event loop: it will be a core's.
@@ -71,7 +75,10 @@ impl<S> Acceptor<S> {
                 Ok(stream) => hand_out(&self.cores, &self.shared, stream),
                 Err(error) if is_of_one_connection(&error) => {}
                 Err(error) => {
-                    tracing::warn!(%error, "cannot accept connections");
+                    if said.is_none_or(|at| at.elapsed() >= SAID_EVERY) {
+                        said = Some(Instant::now());
+                        tracing::warn!(%error, "cannot accept connections");
+                    }
                     (self.shared.refusals)(Refused::NoConnection);
                     time::sleep(REST_AFTER_FAILURE).await;
                 }
