@@ -113,10 +113,10 @@ fn limits() -> Limits {
     let (descriptors, limits) = (descriptors::raise(), Limits::default());
     let connections_max = descriptors::connections_max(descriptors).min(limits.connections_max);
     if connections_max < limits.connections_max {
-        tracing::warn!(
+        tracing::info!(
             descriptors,
             connections_max,
-            "few file descriptors: raise the limit (ulimit -n) for more connections"
+            "file descriptors bound connections: raise their limit (ulimit -n) for more"
         );
     }
     Limits { connections_max, ..limits }
