@@ -3,7 +3,6 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::scrape::tests::rig::thread_cpu;
 
 /// Off a running vLLM 0.32 with LoRA.
 const VLLM_032: &str = include_str!("../../fixtures/vllm-0.32.0-lora-metrics.txt");
@@ -414,22 +413,3 @@ const VLLM_ROWS: [&str; 6] = [
     "vllm:lora_requests_info{running_lora_adapters=\"",
     "{\"vllm:num_requests_waiting\"",
 ];
-
-/// Not a pass or fail: prints what reading a page costs. `cargo test --release -p discovery -- --ignored --nocapture`.
-#[test]
-#[ignore = "a measurement"]
-fn speed() {
-    for (what, page, engine) in [
-        ("vLLM 0.32", VLLM_032.to_owned(), Engine::Vllm),
-        ("vLLM 0.32, detected", VLLM_032.to_owned(), Engine::Auto),
-        ("four ranks", VLLM_032.repeat(4), Engine::Vllm),
-    ] {
-        let rounds = 20_000;
-        let start = thread_cpu();
-        for _ in 0..rounds {
-            std::hint::black_box(read(std::hint::black_box(page.as_bytes()), engine, VLLM_032_NOW_S));
-        }
-        let each = (thread_cpu() - start) / rounds;
-        println!("{what}: {} bytes in {each:?}, {:.2} GB/s", page.len(), page.len() as f64 / each.as_nanos() as f64);
-    }
-}

@@ -467,10 +467,3 @@ async fn a_metrics_port_of_its_own_is_spoken_to_in_plain_text_and_without_the_ke
     assert_eq!(waiting(&rig.observed(1).await), Some(9.0));
     assert!(!metrics.next_head().await.contains("authorization"));
 }
-
-/// Not a pass or fail: prints what scraping costs. `cargo test --profile quick -p discovery --lib -- --ignored --nocapture`.
-#[test]
-#[ignore = "a measurement"]
-fn cost_of_a_hundred_endpoints() {
-    rig::measure(100, Duration::from_millis(200), Duration::from_secs(10));
-}

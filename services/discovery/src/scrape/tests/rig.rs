@@ -14,7 +14,7 @@ use pool::{Endpoint, EndpointId, Host, Moment, Observation};
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
-    net::{TcpListener, TcpStream},
+    net::TcpListener,
     sync::{mpsc, watch},
     task::JoinHandle,
     time::{Instant, timeout},
@@ -396,69 +396,4 @@ impl Capture {
     pub(super) fn lines(&self) -> usize {
         self.lines.load(Ordering::Relaxed)
     }
-}
-
-/// Scrapes `endpoints` servers (on a thread of their own) that send the vLLM page, and prints this thread's CPU.
-pub(super) fn measure(endpoints: u64, interval: Duration, time: Duration) {
-    let (sender, addresses) = std::sync::mpsc::channel();
-    std::thread::spawn(move || {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        runtime.block_on(async {
-            let text: &str = include_str!("../../../fixtures/vllm-0.32.0-lora-metrics.txt");
-            let mut servers = Vec::new();
-            for _ in 0..endpoints {
-                let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-                servers.push(listener.local_addr().unwrap());
-                tokio::spawn(serve_page(listener, Arc::new(page(text).bytes)));
-            }
-            sender.send(servers).unwrap();
-            std::future::pending::<()>().await;
-        });
-    });
-    let addresses = addresses.recv().unwrap();
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(async {
-        let (sender, mut events) = mpsc::unbounded_channel();
-        let ear = Arc::new(Ear { events: sender, panicked: AtomicBool::new(false) });
-        let found: Vec<Found> = (1000u64..).zip(addresses).map(|(id, address)| serving(id, address)).collect();
-        let (_settings, settings) = watch::channel(Settings { interval, ..Settings::default() });
-        let (_endpoints, receiver) = watch::channel(Arc::from(found));
-        let task = tokio::spawn(Scraper::new(ear, clock()).run(settings, receiver));
-        tokio::time::sleep(Duration::from_secs(1)).await;
-        while events.try_recv().is_ok() {}
-        let (cpu, start) = (thread_cpu(), Instant::now());
-        tokio::time::sleep(time).await;
-        let (cpu, wall) = (thread_cpu() - cpu, start.elapsed());
-        let mut pages = 0u32;
-        while let Ok(event) = events.try_recv() {
-            assert!(matches!(event, Event::Observed(_, Observation::Page { .. })), "{event:?}");
-            pages += 1;
-        }
-        task.abort();
-        println!(
-            "{endpoints} endpoints every {interval:?}: {:.0} pages/s, {:.4} core, {:?} per page",
-            f64::from(pages) / wall.as_secs_f64(),
-            cpu.as_secs_f64() / wall.as_secs_f64(),
-            cpu / pages
-        );
-    });
-}
-
-async fn serve_page(listener: TcpListener, reply: Arc<Vec<u8>>) {
-    loop {
-        let (mut stream, _): (TcpStream, _) = listener.accept().await.unwrap();
-        let reply = reply.clone();
-        tokio::spawn(async move {
-            let mut request = [0; 4096];
-            while matches!(stream.read(&mut request).await, Ok(1..)) {
-                stream.write_all(&reply).await.unwrap();
-            }
-        });
-    }
-}
-
-/// CPU time of this thread, by the scheduler's own account.
-pub(crate) fn thread_cpu() -> Duration {
-    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
-    Duration::from_nanos(text.split(' ').next().unwrap().parse().unwrap())
 }
