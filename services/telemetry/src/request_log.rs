@@ -236,7 +236,7 @@ fn format_line(text: &mut Vec<u8>, style: Style, line: &Line) {
             text.push(b'\n');
         }
         Style::Text => {
-            let named = |name: &Option<Arc<str>>| name.as_deref().unwrap_or("-").to_owned();
+            let named = |name: &Option<Arc<str>>| name.as_deref().map_or_else(|| "-".to_owned(), in_one_word);
             let _ = writeln!(
                 text,
                 "{} {} {} model={} pool={} endpoint={} outcome={} tokens={}+{} ttft_ms={} duration_ms={:.1} id={}{}",
@@ -251,11 +251,17 @@ fn format_line(text: &mut Vec<u8>, style: Style, line: &Line) {
                 line.completion_tokens.map_or("?".into(), |n| n.to_string()),
                 line.ttft_ms.map_or("-".into(), |ms| format!("{ms:.1}")),
                 line.duration_ms,
-                line.request_id,
+                in_one_word(&line.request_id),
                 line.detail.as_ref().map(|d| format!(" detail={d:?}")).unwrap_or_default(),
             );
         }
     }
+}
+
+/// A client's words as they are, unless they could be taken for more than a value, or steer a terminal: then quoted.
+fn in_one_word(name: &str) -> String {
+    let plain = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'"');
+    if plain { name.to_owned() } else { format!("{name:?}") }
 }
 
 fn as_rfc3339<S: serde::Serializer>(time: &SystemTime, serializer: S) -> Result<S::Ok, S::Error> {
@@ -378,5 +384,17 @@ mod tests {
         log.events().write_all(b"second\n").unwrap();
         drop(writer);
         assert_eq!(*sink.0.lock(), b"first\nsecond\n");
+    }
+
+    #[test]
+    fn a_clients_words_forge_no_line_and_steer_no_terminal() {
+        let mut text = Vec::new();
+        let forged = Line { model: Some("a\n2026 200 ok id=b\u{1b}[2J\u{202e}".into()), ..line("a b outcome=ok") };
+        format_line(&mut text, Style::Text, &forged);
+        let text = String::from_utf8(text).unwrap();
+        assert_eq!(text.lines().count(), 1, "{text}");
+        assert!(text.contains(r#" model="a\n2026 200 ok id=b\u{1b}[2J\u{202e}" "#), "{text}");
+        assert!(text.ends_with(" id=\"a b outcome=ok\"\n"), "{text}");
+        assert!(text.contains(" pool=- "), "{text}");
     }
 }

@@ -1,5 +1,7 @@
 //! Set-up of `tracing`: everything that is not the line of a request goes the same way in the same style.
 
+use std::io::IsTerminal;
+
 use tracing_subscriber::{EnvFilter, fmt, prelude::*};
 
 use crate::request_log::{RequestLog, Style};
@@ -36,7 +38,11 @@ pub fn install(style: Style, filter: &str, log: RequestLog) -> Result<(), SetupE
         Style::Json => registry
             .with(fmt::layer().json().flatten_event(true).with_current_span(false).with_writer(writer))
             .try_init()?,
-        Style::Text => registry.with(fmt::layer().with_writer(writer)).try_init()?,
+        Style::Text => {
+            // Colours are for people; a file that is read later has no use for them.
+            let colours = std::io::stderr().is_terminal();
+            registry.with(fmt::layer().with_ansi(colours).with_writer(writer)).try_init()?;
+        }
     }
     Ok(())
 }
