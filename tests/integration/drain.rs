@@ -54,6 +54,26 @@ fn refuses_connections(gateway: &Gateway) -> bool {
     TcpStream::connect(gateway.data).is_err()
 }
 
+/// Whether the process has a handler of its own for SIGTERM, as the kernel says.
+fn handles_sigterm(gateway: &Gateway) -> bool {
+    const SIGTERM: u32 = 15;
+    let status = std::fs::read_to_string(format!("/proc/{}/status", gateway.process.id())).expect("the process runs");
+    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).expect("a process has handlers");
+    u64::from_str_radix(caught.trim(), 16).expect("a mask") & 1 << (SIGTERM - 1) != 0
+}
+
+#[test]
+fn who_may_be_served_already_is_not_cut_off_by_sigterm() {
+    let peer = Peer::plain();
+    let yaml = Config::plain("m1", [peer.address]).yaml();
+    for _ in 0..5 {
+        let mut gateway = Gateway::launch(&yaml, &[]);
+        assert!(handles_sigterm(&gateway), "it said where it listens, and SIGTERM would kill it");
+        gateway.process.signal("TERM");
+        assert_eq!(exit_code(&mut gateway), Some(0));
+    }
+}
+
 #[test]
 fn sighup_ends_nothing() {
     let (peer, end) = held();

@@ -22,6 +22,7 @@ use telemetry::{
     catalog::LOG_LINES_DROPPED,
     request_log::{self, RequestLog},
 };
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::{
     admin,
@@ -57,6 +58,8 @@ pub fn run(options: &Options) -> Result<()> {
     // One thread for everything that is not a request: it must never make one wait.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("the control runtime")?;
     runtime.block_on(async {
+        // Before anybody is served, whose answer could be cut off.
+        let signals = Signals::listen()?;
         let data = bind(options.listen, "--listen")?;
         let admin = bind(options.admin, "--admin")?;
         let bound = (data.local_addr()?, admin.local_addr()?);
@@ -68,7 +71,7 @@ pub fn run(options: &Options) -> Result<()> {
         let refusals = refusals::book(Arc::clone(&world));
         let serving = serve::start(data, &cores, limits(), door, drain, refusals).context("the data port")?;
         announce(bound)?;
-        wait_for_signal().await?;
+        signals.end().await;
         end(&world, serving, options).await;
         anyhow::Ok(())
     })?;
@@ -138,21 +141,36 @@ fn announce((data, admin): (SocketAddr, SocketAddr)) -> Result<()> {
     Ok(())
 }
 
-async fn wait_for_signal() -> Result<()> {
-    use tokio::signal::unix::{SignalKind, signal};
-    let (mut term, mut int) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-    let mut hangup = signal(SignalKind::hangup())?;
-    loop {
-        tokio::select! {
-            _ = term.recv() => tracing::info!("SIGTERM: draining"),
-            _ = int.recv() => tracing::info!("SIGINT: draining"),
-            // What other servers reload at must not cut streams off here.
-            _ = hangup.recv() => {
-                tracing::info!("SIGHUP: nothing to do, changes of the configuration are noticed without it");
-                continue;
+/// What the process is told from outside.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+    hangup: Signal,
+}
+
+impl Signals {
+    /// From now on these signals no longer end the process by themselves.
+    fn listen() -> Result<Self> {
+        let listen = |kind| signal(kind).context("signals");
+        Ok(Self {
+            terminate: listen(SignalKind::terminate())?,
+            interrupt: listen(SignalKind::interrupt())?,
+            hangup: listen(SignalKind::hangup())?,
+        })
+    }
+
+    /// Waits until one of them asks for an end.
+    async fn end(mut self) {
+        loop {
+            tokio::select! {
+                _ = self.terminate.recv() => return tracing::info!("SIGTERM: draining"),
+                _ = self.interrupt.recv() => return tracing::info!("SIGINT: draining"),
+                // What other servers reload at must not cut streams off here.
+                _ = self.hangup.recv() => {
+                    tracing::info!("SIGHUP: nothing to do, changes of the configuration are noticed without it");
+                }
             }
         }
-        return Ok(());
     }
 }
 
