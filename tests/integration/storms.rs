@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use harness::{Config, Connection, Gateway, Peer, eventually, post, soon};
+use harness::{Config, Connection, Gateway, Peer, Scheduler, eventually, post, soon};
 
 use crate::rig::{CHAT, CHATS, request_bytes};
 
@@ -60,4 +60,22 @@ fn a_flood_of_connections_leaves_operators_and_endpoints_their_descriptors() {
         connection.send(request_bytes(CHATS, "after", &[], CHAT)).is_ok()
             && connection.answer().is_ok_and(|answer| answer.status == 200)
     });
+}
+
+/// Models of a gateway that serves many.
+const MODELS: usize = 20;
+
+/// Most resident memory of a model that nobody asked for yet.
+const IDLE_MODEL_BYTES_MAX: u64 = 1 << 20;
+
+#[test]
+fn many_models_take_little_memory_while_nobody_asks_for_them() {
+    let resident = |models: usize| {
+        let schedulers = (0..models).map(|model| Scheduler::new(&format!("m{model}"), []));
+        let gateway = Gateway::start(&Config::new(schedulers));
+        gateway.memory_bytes()
+    };
+    let (one, many) = (resident(1), resident(MODELS));
+    let each = many.saturating_sub(one) / (MODELS as u64 - 1);
+    assert!(each < IDLE_MODEL_BYTES_MAX, "{each} bytes each: {one} bytes with one, {many} with {MODELS}");
 }
