@@ -19,11 +19,11 @@ pub struct Options {
     pub config: PathBuf,
 
     /// Where clients connect; port 0 takes a free one
-    #[arg(long, default_value = "0.0.0.0:8080", value_name = "ADDRESS:PORT")]
+    #[arg(long, default_value = "0.0.0.0:8080", value_parser = parse_address, value_name = "ADDRESS:PORT")]
     pub listen: SocketAddr,
 
     /// Where operators and Prometheus connect; port 0 takes a free one
-    #[arg(long, default_value = "127.0.0.1:9090", value_name = "ADDRESS:PORT")]
+    #[arg(long, default_value = "127.0.0.1:9090", value_parser = parse_address, value_name = "ADDRESS:PORT")]
     pub admin: SocketAddr,
 
     /// Validate the configuration and exit: 0, or 1 with every violation on its own line
@@ -71,6 +71,10 @@ impl From<LogStyle> for Style {
             LogStyle::Text => Self::Text,
         }
     }
+}
+
+fn parse_address(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| "write ADDRESS:PORT with an IP address, such as 127.0.0.1:8080 or [::]:8080".to_owned())
 }
 
 fn parse_bytes(text: &str) -> Result<usize, String> {

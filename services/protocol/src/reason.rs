@@ -183,9 +183,12 @@ pub fn reasons_markdown() -> String {
 
 const MARKDOWN_HEAD: &str = "# Why a request was not served
 
+Generated from `services/protocol/src/reason.rs` by `cargo xtask codegen`; do not edit.
+
 Every refusal of the gateway has one reason of this list. It is the `code` of the error object, the `outcome` label of
 `inference_gateway_requests_total` and the `outcome` of the log line. Errors of an endpoint are not in the list: they
-pass on unchanged. After the first byte of a streamed answer the status is out, and the reason comes as an error event.
+pass on unchanged. This version never gives `unauthenticated`, `forbidden`, `route_invalid`, `quota_exceeded`,
+`expired_in_queue`, `shed` and `evicted`: what they are for is not built yet. After the first byte of a streamed answer the status is out, and the reason comes as an error event.
 
 | reason | HTTP status | OpenAI `type` | Anthropic `type` | retry? | fault | when |
 |---|---|---|---|---|---|---|
@@ -242,7 +245,7 @@ const TABLE: [Row; 24] = [
     row(Reason::QuotaExceeded, "quota_exceeded", 429, ("rate_limit_error", "rate_limit_error"), CAPACITY,
         "The caller's own limit is used up"),
     row(Reason::QueueFull, "queue_full", 429, OVERLOADED, CAPACITY,
-        "Every endpoint is full, and so is the queue"),
+        "Every endpoint is full"),
     row(Reason::ExpiredInQueue, "expired_in_queue", 429, OVERLOADED, CAPACITY,
         "No endpoint had room within the band's longest wait"),
     row(Reason::Shed, "shed", 429, OVERLOADED, CAPACITY,

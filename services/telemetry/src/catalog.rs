@@ -99,10 +99,10 @@ catalog! {
     OWN_SIGNALS_ONLY: "inference_gateway_own_signals_only", Kind::Gauge, "0 or 1",
         [POOL], Pool, "1 while every endpoint's signals are stale and picks rest on the gateway's own in-flight counts.";
     RETRIES: "inference_gateway_upstream_retries_total", Kind::Counter, "tries",
-        [POOL, Label { name: "cause", values: "`connect` (next endpoint, nothing was sent), `reused_closed` (fresh connection), `busy` (429 or 503, next endpoint)" }],
+        [POOL, Label { name: "cause", values: "of `upstream_retries`: `connect` (next endpoint, nothing was sent), `reused_closed` (fresh connection)" }],
         Pool, "Further tries of a request after one that got no answer.";
     PREFIX_INDEX_BYTES: "inference_gateway_prefix_index_bytes", Kind::Gauge, "bytes",
-        [POOL], Pool, "Memory held by the pool's prefix index.";
+        [POOL], Pool, "Memory set aside for the pool's prefix index; it hardly moves, watch the entries.";
     PREFIX_INDEX_ENTRIES: "inference_gateway_prefix_index_entries", Kind::Gauge, "blocks",
         [POOL], Pool, "Prefix blocks known to the pool's prefix index.";
     PREFIX_INDEX_EVICTIONS: "inference_gateway_prefix_index_evictions_total", Kind::Counter, "blocks",
@@ -121,7 +121,7 @@ catalog! {
     ENDPOINT_SIGNAL_AGE: "inference_gateway_endpoint_signal_age_seconds", Kind::Gauge, "seconds",
         [POOL, ENDPOINT], Pod, "Age of the newest signal read from the endpoint; absent before the first.";
     ENDPOINT_STATE: "inference_gateway_endpoint_state", Kind::Gauge, "0 or 1",
-        [POOL, ENDPOINT, Label { name: "state", values: "`ready`, `stale`, `ejected`, `draining`, `starting`" }],
+        [POOL, ENDPOINT, Label { name: "state", values: "`ready` (a candidate), `stale` (its signals are too old: used only if no other is better), `starting` (never read yet), `draining` (finishes what it has), `ejected` (taken out after failures; not in this version)" }],
         Pod, "1 for the state the endpoint is in, 0 for the others.";
     ENDPOINT_ADAPTER_RESIDENT: "inference_gateway_endpoint_adapter_resident", Kind::Gauge, "0 or 1",
         [POOL, ENDPOINT, Label { name: "adapter", values: "a configured adapter name" }],
@@ -129,7 +129,7 @@ catalog! {
     SCRAPE_SAMPLES_SKIPPED: "inference_gateway_scrape_samples_skipped_total", Kind::Counter, "samples",
         [ENDPOINT], Pod, "Samples on an endpoint's metrics page that could not be read; the rest of the page was used.";
     SCRAPE_FAILURES: "inference_gateway_scrape_failures_total", Kind::Counter, "scrapes",
-        [ENDPOINT, Label { name: "cause", values: "`connect`, `timeout`, `status`, `too_large`, `encoding`, `redirect`, `protocol`, `no_known_family`" }],
+        [ENDPOINT, Label { name: "cause", values: "of `scrape_failures`: `connect`, `timeout`, `status`, `too_large`, `encoding`, `redirect`, `protocol`, `no_known_family`" }],
         Pod, "Looks at an endpoint's metrics page that brought nothing.";
 
     CONFIG_VALID: "inference_gateway_config_valid", Kind::Gauge, "0 or 1",
@@ -139,7 +139,7 @@ catalog! {
     CONNECTIONS: "inference_gateway_connections", Kind::Gauge, "connections",
         [], Process, "Client connections open on the data port.";
     CONNECTIONS_REFUSED: "inference_gateway_connections_refused_total", Kind::Counter, "connections",
-        [Label { name: "cause", values: "`bad_head`, `head_too_large`, `head_timeout`, `limit`" }],
+        [Label { name: "cause", values: "of `connections_refused`: `bad_head`, `head_too_large`, `head_timeout`, `limit`" }],
         Process, "Client connections closed by the gateway before or between requests.";
     BODY_MEMORY: "inference_gateway_body_memory_bytes", Kind::Gauge, "bytes",
         [], Process, "Request bodies held in memory now; bounded by --body-memory.";

@@ -34,7 +34,10 @@ pub(crate) fn run(workspace: &Workspace, mode: Mode) -> anyhow::Result<()> {
     let packages = ["--package", "gateway", "--package", "model-sim"];
     step::run(workspace.cargo(&["build", "--locked"]).args(packages))?;
     let mut site = Site::start(workspace, mode, &interrupt)?;
-    println!("\nAsking the gateway at http://{}", site.gateway.data);
+    println!(
+        "\nAsking the gateway at http://{} (the pods make words up; times, queues, caches and metrics behave like vLLM's)",
+        site.gateway.data
+    );
     let exchanges = conversation::hold(&site.gateway, &interrupt)?;
     match mode {
         Mode::Check => {

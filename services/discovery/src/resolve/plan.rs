@@ -65,6 +65,8 @@ pub(super) struct Plan {
     known: BTreeMap<Query, Known>,
     lives: BTreeMap<Life, EndpointId>,
     ids: EndpointIds,
+    /// Names that were said to have no address.
+    nowhere: BTreeSet<Arc<str>>,
 }
 
 impl Plan {
@@ -73,6 +75,7 @@ impl Plan {
         self.wants = wants.iter().cloned().map(Arc::new).collect();
         let queries: BTreeSet<Query> = self.wants.iter().flat_map(|want| queries(&want.host)).collect();
         self.known.retain(|query, _| queries.contains(query));
+        self.nowhere.retain(|name| queries.iter().any(|query| query.name == *name));
         for query in queries {
             self.known.entry(query).or_insert(Known { addresses: Vec::new(), ask_at: Some(now), failures: 0 });
         }
@@ -100,6 +103,7 @@ impl Plan {
                     tracing::info!(name = &*query.name, family = ?query.family, "name is resolved again");
                 }
                 known.take(answer, now);
+                self.tell_if_nowhere(&query.name);
             }
             Err(failure) => {
                 if known.failures == 0 {
@@ -110,6 +114,22 @@ impl Plan {
                 known.failures = known.failures.saturating_add(1);
                 known.ask_at = Some(now + wait);
             }
+        }
+    }
+
+    /// Names that were said to have no address.
+    #[cfg(test)]
+    pub(super) fn nowhere(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.nowhere.iter()
+    }
+
+    /// Says once that a name has no address at all, and says it again only after it had one.
+    fn tell_if_nowhere(&mut self, name: &Arc<str>) {
+        let mut families = self.known.iter().filter(|(query, _)| query.name == *name);
+        if families.any(|(_, known)| !known.addresses.is_empty() || known.ask_at.is_none()) {
+            self.nowhere.remove(name);
+        } else if self.nowhere.insert(Arc::clone(name)) {
+            tracing::warn!(name = &**name, "name has no address: its endpoint gets no requests");
         }
     }
 

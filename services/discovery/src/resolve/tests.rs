@@ -248,3 +248,26 @@ async fn the_machines_own_names_are_known() {
     let answer = SystemDns.look_up("localhost".into(), Family::V4).await.unwrap();
     assert_eq!(answer.addresses, ["127.0.0.1".parse::<IpAddr>().unwrap()]);
 }
+
+#[test]
+fn a_name_without_any_address_is_told_once_and_again_only_after_it_had_one() {
+    let now = tokio::time::Instant::now();
+    let mut plan = super::plan::Plan::default();
+    plan.set_wants(&[want("m", "llama")], now);
+    let answer = |plan: &mut super::plan::Plan, addresses: &[&str]| {
+        let (ttl, later) = (Duration::from_secs(1), now + Duration::from_secs(3600));
+        let queries: Vec<_> = std::iter::from_fn(|| plan.next_due(later)).collect();
+        for query in queries {
+            let mine = if query.family == Family::V4 { addresses } else { &[] };
+            let addresses = mine.iter().map(|address| address.parse().unwrap()).collect();
+            plan.answered(&query, Ok(Answer { addresses, ttl }), now);
+        }
+        plan.nowhere().count()
+    };
+    assert_eq!(answer(&mut plan, &[]), 1);
+    assert_eq!(answer(&mut plan, &[]), 1);
+    assert_eq!(answer(&mut plan, &["10.0.0.1"]), 0);
+    assert_eq!(answer(&mut plan, &[]), 1);
+    plan.set_wants(&[], now);
+    assert_eq!(plan.nowhere().count(), 0, "what is not wanted is forgotten");
+}

@@ -1,7 +1,7 @@
 //! The demo's data centre: four simulated pods, one configuration, the gateway.
 
 use std::net::{SocketAddr, TcpListener};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -46,12 +46,14 @@ pub(crate) struct Site {
     pub gateway: Gateway,
     program: Program,
     pods: Vec<Program>,
+    folder: PathBuf,
 }
 
 impl Site {
-    /// Starts the pods, writes `target/demo/config`, starts the gateway and waits until it is ready.
+    /// Starts the pods, writes `target/demo/<process id>/config`, starts the gateway and waits until it is ready. Two demos
+    /// at once must not share the folder: a gateway follows its configuration.
     pub(crate) fn start(workspace: &Workspace, mode: Mode, interrupt: &Interrupt) -> anyhow::Result<Self> {
-        let folder = workspace.target.join("demo");
+        let folder = workspace.target.join("demo").join(std::process::id().to_string());
         let config = folder.join("config");
         std::fs::create_dir_all(&config).with_context(|| format!("cannot make {}", config.display()))?;
         let (mut pods, mut endpoints) = (Vec::new(), Vec::new());
@@ -64,7 +66,7 @@ impl Site {
         std::fs::write(config.join("demo.yaml"), configuration(&endpoints))?;
         let (program, gateway) = start_gateway(workspace, &folder, &config, mode)?;
         println!("  gateway  data http://{}  admin http://{}", gateway.data, gateway.admin);
-        let mut site = Self { gateway, program, pods };
+        let mut site = Self { gateway, program, pods, folder };
         site.wait_until_ready(interrupt)?;
         Ok(site)
     }
@@ -97,7 +99,8 @@ impl Site {
              \n  why this endpoint?  http://{admin}/api/v1/decisions/X-REQUEST-ID\
              \n  OpenAI base URL     http://{data}/v1\
              \n\nAsk something:\n\n  curl -i http://{data}/v1/chat/completions -H 'content-type: application/json' -d '{body}'\
-             \n\nCtrl-C stops everything. Configuration and logs: target/demo"
+             \n\nCtrl-C stops everything. Configuration and logs: {}",
+            self.folder.display()
         )
     }
 
