@@ -103,6 +103,8 @@ static_resources:
     type: STATIC
     connect_timeout: 1s
     lb_policy: ROUND_ROBIN
+    # Envoy's own limit of 1,024 would refuse what piles up while a shared machine pauses.
+    circuit_breakers: {{thresholds: [{{max_connections: 65536, max_pending_requests: 65536, max_requests: 65536}}]}}
     load_assignment:
       cluster_name: endpoints
       endpoints:
