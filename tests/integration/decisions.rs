@@ -198,3 +198,19 @@ fn changed_weights_are_those_of_the_next_decision() {
     gateway.apply(&with("weights: {queue: 5, kvCache: 0, prefix: 1}"));
     assert_eq!(weights(), [Some(5), Some(0), Some(1)]);
 }
+
+#[test]
+fn a_raised_log_level_says_in_the_requests_own_line_why_its_endpoint_was_picked() {
+    let peer = harness::Peer::plain();
+    for (level, explained) in [(3, false), (4, true)] {
+        let scheduler = harness::Scheduler::new("m1", [peer.address]).line("engineType: none");
+        let gateway = harness::Gateway::start(&harness::Config::new([scheduler.line(&format!("logLevel: {level}"))]));
+        let body = r#"{"model":"m1","messages":[{"role":"user","content":"hi"}]}"#;
+        let answer = harness::post(gateway.data, "/v1/chat/completions", body);
+        let line = gateway.request(answer.header("x-request-id").unwrap());
+        assert_eq!(line["detail"].as_str().is_some_and(|why| why.contains("m1-0")), explained, "{line}");
+        harness::soon("connections are counted", || {
+            gateway.admin.metric("inference_gateway_connections", &[]).is_some()
+        });
+    }
+}

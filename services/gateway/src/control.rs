@@ -25,7 +25,7 @@ use discovery::{
 };
 use pool::EndpointId;
 use proxy::{client::Clients, cores::Core};
-use telemetry::catalog::{CONFIG_GENERATION, CONFIG_VALID};
+use telemetry::catalog::{CONFIG_GENERATION, CONFIG_VALID, CONNECTIONS};
 use tokio::sync::watch;
 
 use self::{basis::Basis, build::Plan, endpoints::Owner, keys::Keys, sink::SignalSink};
@@ -161,7 +161,10 @@ impl Control {
                     let now = found.borrow_and_update().clone();
                     self.found_changed(now);
                 }
-                _ = keys.tick() => self.keys.refresh(),
+                _ = keys.tick() => {
+                    self.keys.refresh();
+                    self.count_connections();
+                }
                 _ = sweep.tick() => self.sweeper.sweep(&self.world),
                 _ = basis_due.tick() => basis.look(&self.pools),
                 () = self.sink.first_round(), if !self.world.readiness.has_started() => self.world.readiness.start(),
@@ -247,6 +250,11 @@ impl Control {
             self.owners.retain(|identity, _| self.wanted.contains(identity));
         }
         self.reconcile();
+    }
+
+    fn count_connections(&self) {
+        let open: usize = self.cores.iter().map(|(core, _)| core.open_connections()).sum();
+        self.world.metrics.gauge(&CONNECTIONS, &[]).set(open as f64);
     }
 
     /// Keeps the last good configuration and says why.

@@ -102,6 +102,13 @@ impl Decisions {
         }
     }
 
+    /// A decision in words, if it is still kept.
+    pub fn explain(&self, kept: Kept) -> Option<String> {
+        let held = self.shards[kept.shard].lock();
+        let index = usize::try_from(kept.number.checked_sub(held.oldest)?).ok()?;
+        held.entries.get(index).map(|entry| entry.decision.explain())
+    }
+
     /// The newest decision for a request id.
     pub fn find(&self, request_id: &str) -> Option<Entry> {
         let found = self.shards.iter().filter_map(|shard| {

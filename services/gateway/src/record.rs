@@ -21,7 +21,7 @@ use crate::{
     clock::Clock,
     decisions::{Decisions, Kept},
     metrics::{BAND, ModelMetrics, Outcome},
-    routes::Served,
+    routes::{EXPLAINING_LOG_LEVEL, Served},
 };
 
 /// Where records report to. One per process.
@@ -158,6 +158,14 @@ impl Record {
         content.events += u64::from(events);
     }
 
+    /// A pool whose log was raised says in each line why the endpoint was picked, unless there is worse to say.
+    fn explain_if_asked(&mut self) {
+        let raised = self.served.as_ref().is_some_and(|served| served.log_level >= EXPLAINING_LOG_LEVEL);
+        if let (true, None, Some(kept)) = (raised, &self.detail, self.decision) {
+            self.detail = self.observer.decisions.explain(kept).map(Into::into);
+        }
+    }
+
     fn line(&self, outcome: Outcome, ended: Moment) -> Line {
         let usage = self.usage.flatten();
         let status = match outcome {
@@ -214,6 +222,7 @@ impl Drop for Record {
         if let Some(usage) = self.usage {
             metrics.used(usage);
         }
+        self.explain_if_asked();
         let line = self.line(outcome, ended);
         if let Some(kept) = self.decision.take() {
             self.observer.decisions.complete(kept, self.endpoint.clone(), line.status, line.outcome);

@@ -7,6 +7,9 @@ use protocol::models::Card;
 
 use crate::{metrics::ModelMetrics, pools::PoolHandle};
 
+/// `logLevel` from which lines of requests explain their pick.
+pub const EXPLAINING_LOG_LEVEL: u8 = 4;
+
 /// Label of models that are none of ours.
 pub const OTHER_MODEL: &str = "other";
 
@@ -73,6 +76,8 @@ pub struct Served {
     pub model_header: HeaderValue,
     /// `base` as a header.
     pub base_header: HeaderValue,
+    /// The scheduler's `logLevel`, 0 to 5; from [`EXPLAINING_LOG_LEVEL`] on, a request's line says why its endpoint was picked.
+    pub log_level: u8,
     /// Longest life of a request; `None` for no limit.
     pub route_timeout: Option<Duration>,
     /// Its series.

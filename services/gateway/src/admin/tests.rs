@@ -124,6 +124,7 @@ impl Site {
             adapter: (model != base).then(|| Arc::clone(model)),
             model_header: HeaderValue::from_str(model).unwrap(),
             base_header: HeaderValue::from_str(base).unwrap(),
+            log_level: 0,
             route_timeout: None,
             metrics: Arc::new(metrics),
         })

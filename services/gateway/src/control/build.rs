@@ -130,11 +130,11 @@ impl Plan {
     fn serve(&mut self, scheduler: &Scheduler, pool: &Arc<PoolHandle>, world: &World) -> Result<(), Unusable> {
         let base: Arc<str> = scheduler.model_name.as_str().into();
         let mut listed = Listed { pool: Arc::clone(pool), models: vec![Arc::clone(&base)], adapters: Vec::new() };
-        let own = served(pool, &base, None, scheduler.route_timeout, world)?;
+        let own = served(pool, &base, None, Some(scheduler), world)?;
         self.routes.models.insert(Arc::clone(&base), own);
         for adapter in &scheduler.lora_adapters {
             let adapter: Arc<str> = adapter.as_str().into();
-            let served = served(pool, &base, Some(&adapter), scheduler.route_timeout, world)?;
+            let served = served(pool, &base, Some(&adapter), Some(scheduler), world)?;
             listed.models.push(Arc::clone(&adapter));
             listed.adapters.push(Arc::clone(&adapter));
             self.routes.models.insert(adapter, served);
@@ -226,7 +226,7 @@ impl Plan {
         let base: Arc<str> = scheduler.model_name.as_str().into();
         let only = Arc::clone(&self.routes.models[&base]);
         if !config.bbr.enabled {
-            let any = served(&only.pool, &OTHER_MODEL.into(), None, scheduler.route_timeout, world)?;
+            let any = served(&only.pool, &OTHER_MODEL.into(), None, Some(scheduler), world)?;
             self.routes.fallback = Some(Fallback::OnlyPool(any));
         }
         self.routes.only = Some(only);
@@ -276,7 +276,7 @@ fn served(
     pool: &Arc<PoolHandle>,
     base: &Arc<str>,
     adapter: Option<&Arc<str>>,
-    route_timeout: Option<Duration>,
+    scheduler: Option<&Scheduler>,
     world: &World,
 ) -> Result<Arc<Served>, Unusable> {
     let model = adapter.unwrap_or(base);
@@ -288,7 +288,8 @@ fn served(
         adapter: adapter.cloned(),
         model_header: header(model)?,
         base_header: header(base)?,
-        route_timeout,
+        log_level: scheduler.and_then(|scheduler| scheduler.log_level).unwrap_or(0),
+        route_timeout: scheduler.and_then(|scheduler| scheduler.route_timeout),
         metrics: Arc::new(ModelMetrics::new(&world.metrics, Arc::clone(&pool.name), Arc::clone(model))),
     }))
 }

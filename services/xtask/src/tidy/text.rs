@@ -40,7 +40,7 @@ fn is_part_of_word(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
 }
 
-/// Whether `folder` begins an absolute path in `line`: `a/b/work/c` and `https://host/home/` do not.
+/// Whether `folder` begins an absolute path in `line`. In the middle of a longer path or an address it does not.
 fn starts_a_path(line: &str, folder: &str) -> bool {
     line.match_indices(folder).any(|(at, _)| {
         let before = line[..at].chars().next_back();

@@ -218,6 +218,7 @@ fn routes(pools: &[Arc<PoolHandle>; 2], metrics: &Metrics) -> Routes {
             adapter: None,
             model_header: HeaderValue::from_static(name),
             base_header: HeaderValue::from_static(name),
+            log_level: 0,
             route_timeout: None,
             metrics: Arc::new(ModelMetrics::new(metrics, Arc::clone(&pool.name), Arc::clone(&model))),
         };
