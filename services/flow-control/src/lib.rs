@@ -1,0 +1,14 @@
+//! When a request is served: bands of priority, fairness between callers, and how much each may ask for.
+//!
+//! Everything here is a plain value that its owner keeps behind one short lock or in one simulation: no clock (`now` is an
+//! argument), no timers (the owner asks), no locks, no random numbers of its own.
+//!
+//! It refuses to know endpoints: whether there is room, and where, is the dispatcher's question.
+
+mod ask;
+mod band;
+mod settings;
+
+pub use ask::{Ask, Flow};
+pub use band::Band;
+pub use settings::{BandSettings, Fairness, Ordering, Settings};
