@@ -2,5 +2,6 @@
 
 pub mod authenticate;
 pub mod dispatch;
+pub mod limit;
 pub mod observe;
 pub mod route;

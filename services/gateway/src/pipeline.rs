@@ -5,7 +5,10 @@ use tower::{Service, ServiceBuilder};
 
 use crate::{
     answer::Answer,
-    layers::{authenticate::AuthenticateLayer, dispatch::DispatchLayer, observe::ObserveLayer, route::RouteLayer},
+    layers::{
+        authenticate::AuthenticateLayer, dispatch::DispatchLayer, limit::LimitLayer, observe::ObserveLayer,
+        route::RouteLayer,
+    },
     rejection::Refused,
     stage::{Dispatched, Outgoing, Reply, Request},
 };
@@ -24,6 +27,7 @@ where
         .layer(ObserveLayer) // outermost: every outcome passes here once, a panic included
         .layer(AuthenticateLayer) // headers only, so that a stranger never costs a body
         .layer(RouteLayer) // reads the body once, names model and pool
+        .layer(LimitLayer) // knows caller, model and size; before the queue, so that nobody waits beyond their quota
         .layer(DispatchLayer) // after the body: waits or refuses, and picks on the freshest numbers
         .service(terminal)
 }

@@ -79,6 +79,12 @@ pub struct Routed {
     pub routes: Arc<Routes>,
 }
 
+/// A request within every limit of its caller. What it was charged travels in its record.
+pub struct Limited {
+    /// The request.
+    pub routed: Routed,
+}
+
 /// Which model the endpoint is told.
 #[derive(Clone, Debug)]
 pub struct ModelHeaders {

@@ -13,14 +13,14 @@ use crate::{
     decisions::Entry,
     pipeline::Work,
     rejection::{Refused, Rejection},
-    stage::{Dispatched, Outgoing, Reply, Routed},
+    stage::{Dispatched, Limited, Outgoing, Reply, Routed},
 };
 
 /// Makes [`Dispatch`].
 #[derive(Clone, Copy, Debug)]
 pub struct DispatchLayer;
 
-/// Turns [`Routed`] into [`Dispatched`].
+/// Turns [`Limited`] into [`Dispatched`].
 #[derive(Clone, Debug)]
 pub struct Dispatch<S> {
     inner: S,
@@ -34,7 +34,7 @@ impl<S> Layer<S> for DispatchLayer {
     }
 }
 
-impl<S> Service<Routed> for Dispatch<S>
+impl<S> Service<Limited> for Dispatch<S>
 where
     S: Service<Dispatched, Response = Reply, Error = Refused, Future = Work<Outgoing>> + Clone + Send + 'static,
 {
@@ -46,7 +46,7 @@ where
         self.inner.poll_ready(cx)
     }
 
-    fn call(&mut self, routed: Routed) -> Self::Future {
+    fn call(&mut self, Limited { routed }: Limited) -> Self::Future {
         match reserve(routed) {
             Ok(dispatched) => self.inner.call(*dispatched),
             Err(refused) => Box::pin(std::future::ready(Err(*refused))),
