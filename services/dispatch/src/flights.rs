@@ -24,6 +24,17 @@ pub struct Permit {
     serial: u64,
 }
 
+/// Names one request in flight, unlike its [`Permit`] as often as one likes. It is never given to another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FlightId(u64);
+
+impl Permit {
+    /// The name of the request it belongs to.
+    pub fn id(&self) -> FlightId {
+        FlightId(self.serial)
+    }
+}
+
 /// One request in flight.
 #[derive(Clone, Debug)]
 pub(crate) struct Flight {

@@ -21,12 +21,15 @@ mod pool_dispatch;
 mod request;
 mod settings;
 mod view;
+mod waiting;
 mod work;
 
 pub use decision::{Basis, CANDIDATES_MAX, Considered, Decision, InFlight, PickReason, Readings, Seen};
-pub use flights::Permit;
+pub use flights::{FlightId, Permit};
+pub use flow_control::{Ask, Band, Flow, QueueFull, Ticket};
 pub use pool_dispatch::PoolDispatch;
 pub use request::{Dispatched, Gone, Membership, Reconciled, Refusal, Request, Standing};
 pub use scheduling::{BLOCK_TOKENS, IndexStats, Rejected, Score, Scorer, Scores, Weights};
-pub use settings::{Full, HasPage, RANKED_MAX, Settings};
+pub use settings::{Eviction, FlowControl, Full, HasPage, RANKED_MAX, Settings};
 pub use view::{AdapterView, EndpointView, PoolView};
+pub use waiting::{Admitted, Freed, More, Waiting};

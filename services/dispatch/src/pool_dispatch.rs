@@ -1,5 +1,6 @@
 //! The value that does it all: members, counts, prefix memory and picks of one pool.
 
+mod admission;
 mod members;
 mod picking;
 mod viewing;

@@ -1,5 +1,6 @@
 //! What goes into a pick and what comes out.
 
+use flow_control::QueueFull;
 use pool::{Endpoint, EndpointId};
 use smallvec::SmallVec;
 
@@ -44,9 +45,15 @@ pub enum Refusal {
     /// There is no endpoint that could take it, with room or without.
     #[error("no endpoint can take the request")]
     NoEndpoint,
-    /// There are endpoints, and each has as much work as it may have.
-    #[error("every endpoint is full")]
-    Full,
+    /// There are endpoints, each has as much work as it may have, and the request may not wait (any longer).
+    #[error("every endpoint is full: {0}")]
+    Full(QueueFull),
+    /// The same, for a request of the band that is refused first and does not wait.
+    #[error("every endpoint is full, and requests of this priority are refused first")]
+    Shed,
+    /// It waited as long as it may.
+    #[error("no endpoint had room within the longest wait")]
+    Expired,
 }
 
 /// The endpoint takes no new work any more.

@@ -24,6 +24,12 @@ pub struct Settings {
     pub prefix_budget_bytes: usize,
     /// Whether the pool's engines have a metrics page.
     pub has_page: HasPage,
+    /// Whether requests wait for room.
+    pub flow_control: FlowControl,
+    /// Who waits, how long and in which order.
+    pub flow: flow_control::Settings,
+    /// Whether requests in flight are ended for those of a higher band.
+    pub eviction: Eviction,
     /// Endpoints in a ranked list: 1 to [`RANKED_MAX`]; what lies outside is brought inside.
     pub ranked_max: usize,
 }
@@ -35,6 +41,26 @@ pub struct Full {
     pub waiting: u32,
     /// Share of the KV cache in use, 0–1, while at least one request waits.
     pub kv_cache: f64,
+}
+
+/// Whether requests wait for room.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FlowControl {
+    /// They do, as far as their band may.
+    #[default]
+    On,
+    /// Every request is sent on at once, however full the endpoints are: to one with room if there is one.
+    Off,
+}
+
+/// Whether requests in flight are ended for those of a higher band.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Eviction {
+    /// What was sent runs to its end.
+    #[default]
+    Never,
+    /// When a request of another band must wait, a sheddable one without a byte of answer may be ended for it.
+    BeforeFirstByte,
 }
 
 /// Whether engines have a metrics page.
@@ -58,6 +84,9 @@ impl Default for Settings {
             max_in_flight_per_endpoint: None,
             prefix_budget_bytes: 32 << 20,
             has_page: HasPage::Yes,
+            flow_control: FlowControl::default(),
+            flow: flow_control::Settings::default(),
+            eviction: Eviction::default(),
             ranked_max: 3,
         }
     }

@@ -4,7 +4,7 @@ use std::{net::SocketAddr, sync::Arc};
 
 use pool::{CacheShape, EndpointId, State};
 
-use crate::{InFlight, IndexStats, Seen};
+use crate::{Band, InFlight, IndexStats, Seen};
 
 /// One pool at one moment.
 #[derive(Clone, Debug, PartialEq)]
@@ -13,6 +13,8 @@ pub struct PoolView {
     pub saturation: f64,
     /// Its endpoints in the order in which they joined, leaving ones included as long as they have work.
     pub endpoints: Vec<EndpointView>,
+    /// Requests waiting, by [`Band::index`](crate::Band::index).
+    pub waiting: [u32; Band::COUNT],
     /// Prefix memory.
     pub index: IndexStats,
 }

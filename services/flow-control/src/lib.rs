@@ -7,8 +7,10 @@
 
 mod ask;
 mod band;
+mod queue;
 mod settings;
 
 pub use ask::{Ask, Flow};
 pub use band::Band;
+pub use queue::{QueueFull, Ticket};
 pub use settings::{BandSettings, Fairness, Ordering, Settings};

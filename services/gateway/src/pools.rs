@@ -85,7 +85,11 @@ impl PoolHandle {
     ) -> Result<(Lease, Moment), (Refusal, u32)> {
         let (outcome, now, retry_after_s, endpoints) = self.with(|dispatch, now| {
             let outcome = dispatch.dispatch(request, now, decision);
-            let retry_after_s = if outcome.is_err() { dispatch.retry_after_s(now) } else { 0 };
+            let retry_after_s = if outcome.is_err() {
+                dispatch.retry_after_s(dispatch::Band::Standard, fastrand::u64(..), now)
+            } else {
+                0
+            };
             (outcome, now, retry_after_s, self.endpoints.load_full())
         });
         let Dispatched { permit, ranked, .. } = outcome.map_err(|refusal| (refusal, retry_after_s))?;

@@ -5,7 +5,7 @@ use scheduling::{Ask, BLOCK_TOKENS, Candidate, Model, Ranked, Rejected, Residenc
 
 use super::PoolDispatch;
 use crate::{
-    Basis, CANDIDATES_MAX, Decision, Dispatched, PickReason, RANKED_MAX, Refusal, Request,
+    Basis, CANDIDATES_MAX, Decision, Dispatched, PickReason, QueueFull, RANKED_MAX, Refusal, Request,
     decision::Recorder,
     endpoint_state::{EndpointState, Presence},
     flights::{Flight, IN_FLIGHT_MAX},
@@ -65,7 +65,7 @@ impl PoolDispatch {
             let refusal = self.refusal();
             decision.reason = match refusal {
                 Refusal::NoEndpoint => PickReason::NoEndpoint,
-                Refusal::Full => PickReason::PoolFull,
+                Refusal::Full(_) | Refusal::Shed | Refusal::Expired => PickReason::PoolFull,
             };
             return Err(refusal);
         }
@@ -129,7 +129,11 @@ impl PoolDispatch {
     /// Full when an endpoint lacked nothing but room.
     fn refusal(&self) -> Refusal {
         let only_full = |s: &Surveyed| s.rejected.is_none_or(Rejected::is_full);
-        if self.scratch.surveyed.iter().any(only_full) { Refusal::Full } else { Refusal::NoEndpoint }
+        if self.scratch.surveyed.iter().any(only_full) {
+            Refusal::Full(QueueFull::NoWaiting)
+        } else {
+            Refusal::NoEndpoint
+        }
     }
 
     /// Ranks the candidates into the record.

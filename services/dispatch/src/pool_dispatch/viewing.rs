@@ -5,7 +5,7 @@ use scheduling::{Rejected, Tier};
 
 use super::PoolDispatch;
 use crate::{
-    EndpointView, PoolView,
+    Band, EndpointView, PoolView,
     drain_rate::WINDOW_S,
     endpoint_state::{EndpointState, Presence},
     fullness::{self, Room, room},
@@ -25,7 +25,7 @@ impl PoolDispatch {
 
     /// Whole seconds after which room can be expected, for the refusal of a request: the time in which the queue will
     /// have been worked off at the rate of the last ten seconds, or the end of the pause that an endpoint asked for.
-    pub fn retry_after_s(&self, now: Moment) -> u32 {
+    pub fn retry_after_s(&self, _band: Band, _random: u64, now: Moment) -> u32 {
         let horizon = Horizon::new(&self.settings, now);
         let queued: f64 = self.usable(&horizon).filter_map(|(state, _)| queued(state, &horizon)).sum();
         let rate_per_s = self.drain_rate.per_s(now);
@@ -47,6 +47,7 @@ impl PoolDispatch {
         PoolView {
             saturation: self.saturation(now),
             endpoints: in_order_of_joining.map(|state| self.view(state, &horizon)).collect(),
+            waiting: Band::ALL.map(|band| self.waiting(band)),
             index: self.index.stats(),
         }
     }

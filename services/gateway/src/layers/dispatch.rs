@@ -95,7 +95,7 @@ fn refuse(refusal: Refusal, retry_after_s: u32) -> Rejection {
             let message = "no endpoint of this model can be used now: try again in a moment";
             Rejection::new(Reason::NoEndpoint, message)
         }
-        Refusal::Full => {
+        Refusal::Full(_) | Refusal::Shed | Refusal::Expired => {
             let message = "every endpoint of this model is full: try again after the time in Retry-After";
             Rejection::new(Reason::QueueFull, message).retry_after_s(retry_after_s)
         }

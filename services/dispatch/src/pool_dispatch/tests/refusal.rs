@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 use proptest::prelude::*;
 
 use super::*;
-use crate::{PickReason, Rejected};
+use crate::{Band, PickReason, QueueFull, Rejected};
 
 fn page(waiting: f64, kv_cache: f64) -> Page {
     Page { waiting, kv_cache, running: 10.0, ..Page::default() }
@@ -37,7 +37,7 @@ fn full_is_five_waiting_per_rank_or_a_full_cache_with_one_waiting() {
         let mut rig = Rig::idle(1);
         rig.report(0, Page { ranks, ..page(waiting, kv_cache) });
         let case = format!("{waiting} waiting, cache {kv_cache}, {ranks} ranks");
-        assert_eq!(refused(&mut rig), full.then_some(Refusal::Full), "{case}");
+        assert_eq!(refused(&mut rig), full.then_some(Refusal::Full(QueueFull::NoWaiting)), "{case}");
         assert_eq!(rig.pool.saturation(rig.now) == 1.0, full, "{case}");
     }
 }
@@ -48,7 +48,7 @@ fn a_full_endpoint_is_no_candidate_while_another_has_room() {
     rig.report(0, page(5.0, 0.1));
     rig.report(1, page(4.0, 0.99));
     let sent = rig.dispatch(Request { only: Some(id(0)), ..Request::default() });
-    assert_eq!(sent.unwrap_err(), Refusal::Full, "not even when it is asked for");
+    assert_eq!(sent.unwrap_err(), Refusal::Full(QueueFull::NoWaiting), "not even when it is asked for");
     rig.report(1, page(0.0, 0.99));
     let prefix = rig.new_prompt(3);
     let (to, permit) = rig.send(&prefix);
@@ -56,7 +56,7 @@ fn a_full_endpoint_is_no_candidate_while_another_has_room() {
     rig.complete(permit);
     assert_eq!(rig.decision.candidates[1].rejected, Some(Rejected::Full));
     rig.report(1, page(6.0, 0.99));
-    assert_eq!(refused(&mut rig), Some(Refusal::Full));
+    assert_eq!(refused(&mut rig), Some(Refusal::Full(QueueFull::NoWaiting)));
     assert_eq!(rig.decision.reason, PickReason::PoolFull);
     assert_eq!(rig.decision.candidates.len(), 2, "the record says why, also of a refusal");
 }
@@ -76,7 +76,7 @@ fn no_endpoint_is_something_else_than_no_room() {
     assert_eq!(rig.dispatch(tried).unwrap_err(), Refusal::NoEndpoint);
     rig.report(1, page(9.0, 0.0));
     let tried = Request { exclude: &[id(0)], ..Request::default() };
-    assert_eq!(rig.dispatch(tried).unwrap_err(), Refusal::Full);
+    assert_eq!(rig.dispatch(tried).unwrap_err(), Refusal::Full(QueueFull::NoWaiting));
     let elsewhere = Request { only: Some(id(7)), ..Request::default() };
     assert_eq!(rig.dispatch(elsewhere).unwrap_err(), Refusal::NoEndpoint);
 }
@@ -97,7 +97,7 @@ fn a_burst_onto_idle_engines_is_not_refused() {
         let prefix = rig.new_prompt(3);
         rig.hold(&prefix);
     }
-    assert_eq!(refused(&mut rig), Some(Refusal::Full));
+    assert_eq!(refused(&mut rig), Some(Refusal::Full(QueueFull::NoWaiting)));
     assert_eq!(rig.pool.saturation(rig.now), 1.0);
 }
 
@@ -122,7 +122,7 @@ fn an_engine_that_shows_a_queue_has_no_slack() {
     for _ in 0..3 {
         rig.hold(&[]);
     }
-    assert_eq!(refused(&mut rig), Some(Refusal::Full));
+    assert_eq!(refused(&mut rig), Some(Refusal::Full(QueueFull::NoWaiting)));
 }
 
 #[test]
@@ -133,7 +133,11 @@ fn an_engine_that_hangs_fills_up() {
     }
     rig.pass(ms(1_500));
     rig.report(0, Page::default());
-    assert_eq!(refused(&mut rig), Some(Refusal::Full), "five unanswered for long, and it says that it is idle");
+    assert_eq!(
+        refused(&mut rig),
+        Some(Refusal::Full(QueueFull::NoWaiting)),
+        "five unanswered for long, and it says that it is idle"
+    );
     rig.report(0, Page { running: 5.0, ..Page::default() });
     assert_eq!(refused(&mut rig), None);
 }
@@ -157,7 +161,7 @@ fn the_cap_counts_own_requests_with_or_without_reports() {
     let settings = Settings { max_in_flight_per_endpoint: cap, ..Settings::default() };
     let mut rig = Rig::unread(2, settings);
     let mut permits: Vec<_> = (0..6).map(|_| rig.dispatch(Request::default()).unwrap().permit).collect();
-    assert_eq!(refused(&mut rig), Some(Refusal::Full));
+    assert_eq!(refused(&mut rig), Some(Refusal::Full(QueueFull::NoWaiting)));
     assert_eq!(rig.decision.candidates[0].rejected, Some(Rejected::AtCap));
     assert_eq!(rig.pool.saturation(rig.now), 1.0);
     rig.complete(permits.pop().unwrap());
@@ -174,8 +178,8 @@ fn an_endpoint_that_asked_for_a_pause_is_full_until_then() {
     assert!(!rig.pool.has_room(id(0), rig.now) && rig.pool.has_room(id(1), rig.now));
     rig.pool.backpressure(id(1), rig.now + ms(7_000));
     rig.pool.backpressure(id(1), rig.now + ms(1_000));
-    assert_eq!(refused(&mut rig), Some(Refusal::Full));
-    assert_eq!(rig.pool.retry_after_s(rig.now), 3, "when the first of them takes work again");
+    assert_eq!(refused(&mut rig), Some(Refusal::Full(QueueFull::NoWaiting)));
+    assert_eq!(rig.pool.retry_after_s(Band::Standard, 1 << 63, rig.now), 3, "when the first of them takes work again");
     rig.pass(ms(3_000));
     rig.report_all(&[Page::default(); 2]);
     let prefix = rig.new_prompt(3);
@@ -186,7 +190,11 @@ fn an_endpoint_that_asked_for_a_pause_is_full_until_then() {
 fn the_time_to_wait_follows_the_drain_rate() {
     let mut rig = Rig::idle(2);
     rig.report_all(&[page(5.0, 0.0), page(7.0, 0.0)]);
-    assert_eq!(rig.pool.retry_after_s(rig.now), 10, "nothing was ever answered: at least a whole window");
+    assert_eq!(
+        rig.pool.retry_after_s(Band::Standard, 1 << 63, rig.now),
+        10,
+        "nothing was ever answered: at least a whole window"
+    );
     // Four answers a second for ten seconds: twelve waiting are gone after three.
     for _ in 0..40 {
         rig.pass(ms(250));
@@ -195,11 +203,11 @@ fn the_time_to_wait_follows_the_drain_rate() {
         rig.answer_and_complete(permit);
     }
     rig.report_all(&[page(5.0, 0.0), page(7.0, 0.0)]);
-    assert_eq!(rig.pool.retry_after_s(rig.now), 3);
+    assert_eq!(rig.pool.retry_after_s(Band::Standard, 1 << 63, rig.now), 3);
     rig.report_all(&[page(500.0, 0.0), page(700.0, 0.0)]);
-    assert_eq!(rig.pool.retry_after_s(rig.now), 60);
+    assert_eq!(rig.pool.retry_after_s(Band::Standard, 1 << 63, rig.now), 60);
     rig.report_all(&[Page::default(); 2]);
-    assert_eq!(rig.pool.retry_after_s(rig.now), 1);
+    assert_eq!(rig.pool.retry_after_s(Band::Standard, 1 << 63, rig.now), 1);
 }
 
 #[test]
@@ -210,7 +218,7 @@ fn failed_requests_are_no_sign_of_speed() {
         rig.complete(permit);
     }
     rig.report(0, page(9.0, 0.0));
-    assert_eq!(rig.pool.retry_after_s(rig.now), 10);
+    assert_eq!(rig.pool.retry_after_s(Band::Standard, 1 << 63, rig.now), 10);
 }
 
 proptest! {
@@ -237,7 +245,7 @@ proptest! {
                     rig.held.push(sent.permit);
                 }
                 Err(refusal) => {
-                    prop_assert_eq!(refusal, Refusal::Full);
+                    prop_assert_eq!(refusal, Refusal::Full(QueueFull::NoWaiting));
                     prop_assert_eq!(saturation, 1.0);
                     break;
                 }
