@@ -8,6 +8,7 @@
 mod ask;
 mod band;
 mod queue;
+pub mod quota;
 mod settings;
 
 pub use ask::{Ask, Flow};
