@@ -6,8 +6,11 @@
 //!
 //! It refuses to hold anything that only shapes pods (replicas, environment, pod defaults): see [`crate::Loaded::notices`].
 
+mod flow_control;
+
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
+pub use self::flow_control::{Band, Bands, EndpointFull, Eviction, Fairness, FlowControl, Objective, Ordering};
 pub use crate::selector::{Operator, Requirement, Selector};
 
 /// Everything a gateway process needs to know to serve.
@@ -31,6 +34,10 @@ pub struct Config {
     pub signals: Signals,
     /// How long the gateway waits for an endpoint.
     pub timeouts: Timeouts,
+    /// Flow control of the pool that no scheduler names, the default backend's.
+    pub flow_control: FlowControl,
+    /// Priorities that requests may name, sorted by pool and name, each pair once.
+    pub objectives: Vec<Objective>,
     /// Whether `/metrics` answers.
     pub metrics_enabled: bool,
 }
@@ -73,8 +80,8 @@ pub struct Scheduler {
     pub route_timeout: Option<Duration>,
     /// 0 (errors) to 5 (everything); `None`: as the process logs.
     pub log_level: Option<u8>,
-    /// When one of its endpoints has no room.
-    pub endpoint_full: EndpointFull,
+    /// Who waits when it is full: `spec.flowControl`, and over it what the scheduler itself says, field by field.
+    pub flow_control: FlowControl,
 }
 
 /// How requests are written to an endpoint.
@@ -131,15 +138,6 @@ pub struct Weights {
     pub running_requests: u32,
     /// Least recently used.
     pub lru: u32,
-}
-
-/// When an endpoint has no room.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct EndpointFull {
-    /// This many requests wait, per rank.
-    pub waiting: u32,
-    /// Or this share of the KV cache is used (0 to 1) while at least one waits.
-    pub kv_cache: f64,
 }
 
 /// How often load is read, and how long a reading counts.

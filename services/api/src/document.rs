@@ -19,7 +19,7 @@ mod scheduler;
 pub use auth::{Auth, ClaimValueType, Jwt, Provider, RemoteJwks, RequiredClaim};
 pub use endpoint::{ApiKey, Endpoint, EndpointDocumentSpec, ServerTls};
 pub use flow_control::{
-    BandClaim, BandName, Bands, CriticalBand, EndpointFullAt, Fairness, FlowControl, Ordering, SheddableBand,
+    BandClaim, BandName, Bands, CriticalBand, EndpointFullAt, Eviction, Fairness, FlowControl, Ordering, SheddableBand,
     StandardBand,
 };
 pub use gateway_config::{

@@ -15,28 +15,18 @@ use crate::{
 };
 
 /// Kinds of documents that are read and checked, and whose effect is not built yet.
-const NOT_BUILT_KINDS: [Kind; 2] = [Kind::InferenceObjective, Kind::InferenceModelRewrite];
+const NOT_BUILT_KINDS: [Kind; 1] = [Kind::InferenceModelRewrite];
 
 /// Fields of `InferenceGatewayConfig` with less effect than their words say. `[]` stands for every item of a list.
-const ROWS: [(&str, Effect); 23] = [
+const ROWS: [(&str, Effect); 13] = [
     ("spec.tls", Effect::NotBuilt),
     ("spec.auth", Effect::NotBuilt),
     ("spec.limits", Effect::NotBuilt),
     ("spec.dataPlane.mode", Effect::OnlyDefaultBuilt),
-    ("spec.flowControl.enabled", Effect::OnlyDefaultBuilt),
-    ("spec.flowControl.maxInFlightPerEndpoint", Effect::OnlyDefaultBuilt),
-    ("spec.flowControl.bands", Effect::OnlyDefaultBuilt),
-    ("spec.flowControl.fairness", Effect::OnlyDefaultBuilt),
-    ("spec.flowControl.ordering", Effect::OnlyDefaultBuilt),
     ("spec.flowControl.bandClaim", Effect::NotBuilt),
     ("spec.schedulers[].weights.predictedLatency", Effect::OnlyDefaultBuilt),
     ("spec.schedulers[].configMapRef", Effect::NotBuilt),
     ("spec.schedulers[].limits", Effect::NotBuilt),
-    ("spec.schedulers[].flowControl.enabled", Effect::OnlyDefaultBuilt),
-    ("spec.schedulers[].flowControl.maxInFlightPerEndpoint", Effect::OnlyDefaultBuilt),
-    ("spec.schedulers[].flowControl.bands", Effect::OnlyDefaultBuilt),
-    ("spec.schedulers[].flowControl.fairness", Effect::OnlyDefaultBuilt),
-    ("spec.schedulers[].flowControl.ordering", Effect::OnlyDefaultBuilt),
     ("spec.schedulers[].flowControl.bandClaim", Effect::NotBuilt),
     ("spec.bbr.replicas", Effect::PodsOnly),
     ("spec.podDefaults", Effect::PodsOnly),

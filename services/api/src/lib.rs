@@ -13,8 +13,8 @@
 //! neither the observed world (`pool`) nor the wire (`protocol`).
 
 pub use config::{
-    ApiKeySource, AppProtocol, Bbr, Config, EndpointFull, EndpointSpec, EndpointTls, EngineType, PickerProfile,
-    Scheduler, Signals, Timeouts, Weights,
+    ApiKeySource, AppProtocol, Band, Bands, Bbr, Config, EndpointFull, EndpointSpec, EndpointTls, EngineType, Eviction,
+    Fairness, FlowControl, Objective, Ordering, PickerProfile, Scheduler, Signals, Timeouts, Weights,
 };
 pub use duration::GatewayDuration;
 pub use load::load;

@@ -166,16 +166,18 @@ fn only_config<'i, 'a>(items: &'i [Item<'a>], excused: bool, findings: &mut Find
 }
 
 fn unique_names(items: &[Item<'_>], source_names: &[&str], findings: &mut Findings) {
-    let mut first: BTreeMap<(Kind, &str), &Cursor<'_>> = BTreeMap::new();
+    // A cluster keeps the same kind of two API groups apart, so an object may be in both while it moves.
+    let mut first: BTreeMap<(Kind, Option<&str>, &str), &Cursor<'_>> = BTreeMap::new();
     // A second configuration is refused as such.
     for item in items.iter().filter(|item| item.kind != Kind::InferenceGatewayConfig) {
         let Some(name) = item.name() else { continue };
-        if let Some(other) = first.get(&(item.kind, name)) {
+        let key = (item.kind, item.at.get("apiVersion").and_then(|version| version.text()), name);
+        if let Some(other) = first.get(&key) {
             let (source, line) = (source_names[other.source], other.node.line);
             let place = item.at.find(&["metadata", "name"]).unwrap_or_else(|| item.at.clone()).place();
             findings.report(place, format!("another {} has this name, in {source}:{line}", item.kind.name()));
         } else {
-            first.insert((item.kind, name), &item.at);
+            first.insert(key, &item.at);
         }
     }
 }

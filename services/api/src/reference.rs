@@ -281,7 +281,7 @@ mod tests {
             "| `spec.bbr.maxRequestBodyBytes` | integer (bytes), 1 … 268435456 | `268435456` |",
             "| `spec.signals.scrapeInterval` **[ours]** | duration, at least 20ms, at most 60s | `200ms` |",
             "| `spec.flowControl.endpointFull.kvCache` **[ours]** | number (share, 0 to 1), more than 0, at most 1 | `0.8` |",
-            "| `spec.flowControl.bands.standard.maxWait` **[ours]** **not enforced yet** | duration, at most 10m | `10s` |",
+            "| `spec.flowControl.bands.standard.maxWait` **[ours]** | duration, at most 10m | `10s` |",
             "| `spec.schedulers[].appProtocol` | `http` or `kubernetes.io/h2c` | `http` |",
             "| `spec.auth.jwt.provider.remoteJWKS.uri` **not enforced yet** |",
             "| `spec.address` **[ours]** |",

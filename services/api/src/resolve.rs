@@ -1,6 +1,7 @@
 //! Documents without fault to the [`Config`] that programs run on.
 
 mod advice;
+mod flow_control;
 
 use std::{collections::BTreeMap, path::PathBuf};
 
@@ -8,11 +9,11 @@ use serde::de::DeserializeOwned;
 use serde_json::Value as Json;
 
 use crate::{
-    ApiKeySource, AppProtocol, Bbr, Config, EndpointFull, EndpointSpec, EndpointTls, EngineType, Operator,
-    PickerProfile, Requirement, Scheduler, Selector, Signals, Timeouts, Weights,
+    ApiKeySource, AppProtocol, Bbr, Config, EndpointSpec, EndpointTls, EngineType, Operator, PickerProfile,
+    Requirement, Scheduler, Selector, Signals, Timeouts, Weights,
     document::{
-        self, AppProtocolName, BbrSpec, EngineName, ExpressionOperator, FlowControl, InferenceGatewayConfig, Kind,
-        LabelSelector, PickerName, SchedulerSpec, ServerTls, SignalsSpec, TimeoutsSpec, WeightsSpec,
+        self, AppProtocolName, BbrSpec, EngineName, ExpressionOperator, InferenceGatewayConfig, Kind, LabelSelector,
+        PickerName, SchedulerSpec, ServerTls, SignalsSpec, TimeoutsSpec, WeightsSpec,
     },
     duration::GatewayDuration,
     load::{DEFAULT_NAMESPACE, Item},
@@ -39,7 +40,10 @@ pub(crate) fn config(
     for spec in document.spec.schedulers {
         schedulers.push(scheduler(spec, shared, &adapters, item, findings)?);
     }
+    let objectives = flow_control::objectives(items, &schedulers, findings)?;
     let config = Config {
+        flow_control: flow_control::merged(shared, None, item, findings)?,
+        objectives,
         name: document.metadata.name,
         namespace: document.metadata.namespace.unwrap_or_else(|| DEFAULT_NAMESPACE.into()),
         bbr: bbr(document.spec.bbr),
@@ -82,11 +86,7 @@ fn scheduler(
     item: &Item<'_>,
     findings: &mut Findings,
 ) -> Option<Scheduler> {
-    let mut written = shared.cloned().unwrap_or_else(|| Json::Object(serde_json::Map::new()));
-    if let Some(own) = spec.flow_control {
-        merge(&mut written, own);
-    }
-    let flow_control: FlowControl = read(written, item, findings)?;
+    let flow_control = flow_control::merged(shared, spec.flow_control, item, findings)?;
     let own = |(_, base): &(&String, &String)| **base == spec.model_name;
     Some(Scheduler {
         selector: selector(spec.model_selector),
@@ -98,25 +98,10 @@ fn scheduler(
         lora_adapters: adapters.iter().filter(own).map(|(adapter, _)| adapter.clone()).collect(),
         route_timeout: spec.route_timeout.and_then(GatewayDuration::limit),
         log_level: spec.log_level,
-        endpoint_full: EndpointFull {
-            waiting: flow_control.endpoint_full.waiting,
-            kv_cache: flow_control.endpoint_full.kv_cache,
-        },
+        flow_control,
         name: spec.name,
         model_name: spec.model_name,
     })
-}
-
-/// Puts what a scheduler says over what all share, field by field.
-fn merge(shared: &mut Json, own: Json) {
-    match (shared, own) {
-        (Json::Object(shared), Json::Object(own)) => {
-            for (key, value) in own {
-                merge(shared.entry(key).or_insert(Json::Null), value);
-            }
-        }
-        (shared, own) => *shared = own,
-    }
 }
 
 fn selector(spec: LabelSelector) -> Selector {

@@ -5,6 +5,7 @@
 //! the others were reported already.
 
 mod adapters;
+mod flow_control;
 mod gateway;
 mod scheduler;
 
@@ -18,7 +19,7 @@ use crate::{
 };
 
 /// What the rules say, for `docs/config.md`.
-pub(crate) const RULES: [&str; 15] = [
+pub(crate) const RULES: [&str; 17] = [
     "Exactly one `InferenceGatewayConfig`. No two documents of a kind have the same name. Documents of another namespace \
      than the configuration's are left out.",
     "`spec.bbr.enabled` must be true when more than one scheduler is defined.",
@@ -36,6 +37,10 @@ pub(crate) const RULES: [&str; 15] = [
     "`tls.acmArn` and `tls.secretRef` exclude each other.",
     "`auth.jwt.provider` has at least one of `audiences` and `requiredClaims`.",
     "A limit has at least one number and exactly one key; names are unique in their list.",
+    "`maxSaturation` never grows from `critical` to `standard` to `sheddable`, once a scheduler's `flowControl` is merged \
+     with that of `spec`.",
+    "An `InferenceObjective` of a pool that no scheduler has is left out; of two with one name and pool, the one of \
+     `llm-d.ai` counts.",
     "`bandClaim`, and a limit by `claim`, need `auth`.",
 ];
 
@@ -59,6 +64,7 @@ pub(crate) fn check(
     let Some(spec) = config.get("spec") else { return BTreeMap::new() };
     gateway::check(&spec, items, findings);
     scheduler::check(&spec, findings);
+    flow_control::check(&spec, items, findings, notices);
     adapters::check(&spec, items, findings, notices)
 }
 

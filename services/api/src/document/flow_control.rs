@@ -32,6 +32,10 @@ pub struct FlowControl {
     ///
     /// Changed by operators whose callers state deadlines.
     pub ordering: Ordering,
+    /// Whether requests of the lowest band that are at an endpoint already give way when others have to wait.
+    ///
+    /// Changed from `never` by operators whose batch work fills every endpoint, and may be sent twice.
+    pub eviction: Eviction,
     /// Which claim of a token chooses the band. Only with `auth`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub band_claim: Option<BandClaim>,
@@ -46,6 +50,7 @@ impl Default for FlowControl {
             bands: Bands::default(),
             fairness: Fairness::default(),
             ordering: Ordering::default(),
+            eviction: Eviction::default(),
             band_claim: None,
         }
     }
@@ -160,6 +165,17 @@ pub enum Ordering {
     Fcfs,
     /// The one whose deadline is nearest.
     Deadline,
+}
+
+/// Whether running work of the lowest band gives way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum Eviction {
+    /// What was sent to an endpoint stays there.
+    #[default]
+    Never,
+    /// A sheddable request without a byte of its answer is cancelled and gets a 429 while a higher band waits.
+    BeforeFirstByte,
 }
 
 /// Which claim of a token chooses the band.

@@ -60,12 +60,23 @@ pub struct PoolRef {
     pub name: String,
 }
 
+/// The API group of pools now, and before.
+const POOL_GROUPS: [&str; 2] = ["inference.networking.k8s.io", "inference.networking.x-k8s.io"];
+const POOL_KIND: &str = "InferencePool";
+
 fn pool_group() -> String {
-    "inference.networking.k8s.io".into()
+    POOL_GROUPS[0].into()
 }
 
 fn pool_kind() -> String {
-    "InferencePool".into()
+    POOL_KIND.into()
+}
+
+impl PoolRef {
+    /// Whether a reference with this group and kind, each `None` where none is given, is to an `InferencePool`.
+    pub(crate) fn is_inference_pool(group: Option<&str>, kind: Option<&str>) -> bool {
+        group.is_none_or(|group| POOL_GROUPS.contains(&group)) && kind.is_none_or(|kind| kind == POOL_KIND)
+    }
 }
 
 /// Sends requests for one model to another, by weight.

@@ -6,8 +6,11 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::{
-    ApiKeySource, AppProtocol, Config, EndpointFull, EndpointTls, EngineType, PickerProfile, Signals, Timeouts, Weights,
+    ApiKeySource, AppProtocol, Band, Bands, Config, EndpointFull, EndpointTls, EngineType, Eviction, Fairness,
+    FlowControl, Ordering, PickerProfile, Signals, Timeouts, Weights,
 };
+
+mod flow_control;
 
 const MINIMAL: &str = "\
 apiVersion: inference.sagemaker.aws.amazon.com/v1alpha1
@@ -89,7 +92,7 @@ fn every_default_is_the_contracts() {
             lora_adapters: vec![],
             route_timeout: None,
             log_level: None,
-            endpoint_full: EndpointFull { waiting: 5, kv_cache: 0.8 },
+            flow_control: flow_control_by_default(),
         }],
         endpoints: vec![crate::EndpointSpec {
             name: "llama-0".into(),
@@ -109,9 +112,29 @@ fn every_default_is_the_contracts() {
             first_byte: Some(Duration::from_secs(600)),
             stream_idle: Some(Duration::from_secs(600)),
         },
+        flow_control: flow_control_by_default(),
+        objectives: vec![],
         metrics_enabled: true,
     };
     assert_eq!(config, expected);
+}
+
+fn flow_control_by_default() -> FlowControl {
+    let band = |max_saturation, max_wait_s| Band {
+        max_saturation,
+        max_wait: Duration::from_secs(max_wait_s),
+        max_queued_requests: 1000,
+        max_queued_bytes: 64 << 20,
+    };
+    FlowControl {
+        enabled: true,
+        endpoint_full: EndpointFull { waiting: 5, kv_cache: 0.8 },
+        max_in_flight_per_endpoint: None,
+        bands: Bands { critical: band(1.0, 30), standard: band(0.9, 10), sheddable: band(0.8, 0) },
+        fairness: Fairness::RoundRobin,
+        ordering: Ordering::Fcfs,
+        eviction: Eviction::Never,
+    }
 }
 
 #[test]
@@ -143,8 +166,8 @@ fn an_operators_manifest_means_what_it_says() {
     assert_eq!((llama.target_port, llama.log_level), (8080, Some(4)));
     assert_eq!((llama.route_timeout, qwen.route_timeout), (Some(Duration::from_secs(300)), None));
     // Field by field: its own `waiting`, the shared `kvCache`.
-    assert_eq!(llama.endpoint_full, EndpointFull { waiting: 9, kv_cache: 0.7 });
-    assert_eq!(qwen.endpoint_full, EndpointFull { waiting: 5, kv_cache: 0.7 });
+    assert_eq!(llama.flow_control.endpoint_full, EndpointFull { waiting: 9, kv_cache: 0.7 });
+    assert_eq!(qwen.flow_control.endpoint_full, EndpointFull { waiting: 5, kv_cache: 0.7 });
 
     assert_eq!(llama.lora_adapters, ["chat-lora", "sql-lora", "third-lora"]);
     assert_eq!(qwen.lora_adapters, ["other-lora", "qwen-lora"]);
@@ -576,37 +599,6 @@ fn a_setting_that_would_be_ignored_is_refused() {
         (with_spec("tls: {}"), 10, "spec.tls", ""),
         (with_spec("limits: [{name: a, key: {header: x-team}, requestsPerMinute: 1}]"), 10, "spec.limits", ""),
         (with_spec("dataPlane: {mode: envoy}"), 10, "spec.dataPlane.mode", " or leave its default, native"),
-        (with_spec("flowControl: {enabled: false}"), 10, "spec.flowControl.enabled", " or leave its default, true"),
-        (
-            with_spec("flowControl: {maxInFlightPerEndpoint: 1}"),
-            10,
-            "spec.flowControl.maxInFlightPerEndpoint",
-            " or leave its default, 0",
-        ),
-        (
-            with_spec("flowControl: {bands: {standard: {maxWait: 11s}}}"),
-            10,
-            "spec.flowControl.bands.standard.maxWait",
-            " or leave its default, 10s",
-        ),
-        (
-            with_spec("flowControl: {bands: {standard: {maxQueuedBytes: 1}}}"),
-            10,
-            "spec.flowControl.bands.standard.maxQueuedBytes",
-            " or leave its default, 64Mi",
-        ),
-        (
-            with_spec("flowControl: {ordering: deadline}"),
-            10,
-            "spec.flowControl.ordering",
-            " or leave its default, fcfs",
-        ),
-        (
-            with_scheduler("flowControl: {bands: {sheddable: {maxSaturation: 0.5}}}"),
-            10,
-            "spec.schedulers[0].flowControl.bands.sheddable.maxSaturation",
-            " or leave its default, 0.8",
-        ),
         (
             with_scheduler("weights: {predictedLatency: 1}"),
             10,
@@ -621,11 +613,19 @@ fn a_setting_that_would_be_ignored_is_refused() {
         "auth: {jwt: {provider: {name: a, issuer: https://a, remoteJWKS: {uri: https://a/k}, audiences: [x]}}}",
     );
     assert_eq!(violations(&auth), [format!("0.yaml:10: spec.auth: {refused}")]);
-    let objective = "---\napiVersion: llm-d.ai/v1alpha2\nkind: InferenceObjective\nmetadata: {name: a}\nspec: {poolRef: {name: llama}}\n";
+    let rewrite = "---\napiVersion: llm-d.ai/v1alpha2\nkind: InferenceModelRewrite\nmetadata: {name: a}\n\
+                   spec: {poolRef: {name: llama}, rules: [{targets: [{modelRewrite: b}]}]}\n";
     assert_eq!(
-        violations(&format!("{MINIMAL}{objective}")),
+        violations(&format!("{MINIMAL}{rewrite}")),
         [
-            "0.yaml:11: InferenceObjective is not enforced yet: this version would ignore it, so it is refused; remove it"
+            "0.yaml:11: InferenceModelRewrite is not enforced yet: this version would ignore it, so it is refused; remove it"
+        ]
+    );
+    assert_eq!(
+        violations(&with_spec("flowControl: {bandClaim: {name: tier, values: {gold: critical}}}")),
+        [
+            format!("0.yaml:10: spec.flowControl.bandClaim: {refused}"),
+            "0.yaml:10: spec.flowControl.bandClaim: needs `spec.auth`: without it no token is read".to_owned(),
         ]
     );
 }
@@ -679,17 +679,16 @@ fn a_manifest_of_every_field_is_refused_only_for_what_is_not_built() {
         ("spec.auth", 1),
         ("spec.limits", 1),
         ("spec.dataPlane.mode", 1),
-        ("spec.flowControl", 5 + 12),
-        ("spec.schedulers[0].flowControl", 5 + 4),
+        ("spec.flowControl", 1),
+        ("spec.schedulers[0].flowControl", 1),
         ("spec.schedulers[0].weights.predictedLatency", 1),
         ("spec.schedulers[0].limits", 1),
         ("spec.schedulers[1].configMapRef", 1),
-        ("InferenceObjective is", 1),
         ("InferenceModelRewrite is", 1),
     ] {
         assert_eq!(wanted(path), count, "{path}: {paths:#?}");
     }
-    assert_eq!(found.len(), 35);
+    assert_eq!(found.len(), 10);
 }
 
 #[test]

@@ -25,9 +25,6 @@ pub(super) fn check(spec: &Cursor<'_>, items: &[Item<'_>], findings: &mut Findin
         if let Some(limits) = at.get("limits") {
             check_limits(&limits, spec, findings);
         }
-        if let Some(flow_control) = at.get("flowControl") {
-            band_claim_needs_auth(&flow_control, spec, findings);
-        }
     }
 }
 
@@ -99,11 +96,5 @@ fn check_limits(limits: &Cursor<'_>, spec: &Cursor<'_>, findings: &mut Findings)
         if let Some(claim) = key.get("claim").filter(|_| spec.get("auth").is_none()) {
             findings.report(claim.place(), "needs `spec.auth`: without it no token is read");
         }
-    }
-}
-
-fn band_claim_needs_auth(flow_control: &Cursor<'_>, spec: &Cursor<'_>, findings: &mut Findings) {
-    if let Some(claim) = flow_control.get("bandClaim").filter(|_| spec.get("auth").is_none()) {
-        findings.report(claim.place(), "needs `spec.auth`: without it no token is read");
     }
 }

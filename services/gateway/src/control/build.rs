@@ -1,10 +1,11 @@
 //! From a checked configuration to what is put in force: pools, routes, wanted endpoints. Nothing is changed here, so a
 //! configuration that turns out unusable half way has touched nothing.
 
+mod settings;
+
 use std::{
     collections::{BTreeMap, HashMap},
     fmt::Write as _,
-    num::NonZeroU32,
     sync::Arc,
     time::Duration,
 };
@@ -15,7 +16,7 @@ use discovery::{
     resolve::{MetricsAt, Want},
     scrape,
 };
-use dispatch::{Full, HasPage, PoolDispatch, Settings, Weights};
+use dispatch::{PoolDispatch, Settings};
 use http::HeaderValue;
 use pool::Host;
 use proxy::client::{Protocol, Timeouts};
@@ -31,17 +32,8 @@ use crate::{
     world::World,
 };
 
-/// Health is asked for once a second, so a passed check stands at least this long, however soon a page would be stale:
-/// else an endpoint would be left out between any two checks.
-const HEALTH_STANDS_FOR_MIN: Duration = Duration::from_secs(2);
-
 /// The pool of `bbr.defaultBackend`, which no scheduler names.
 pub(super) const DEFAULT_BACKEND_POOL: &str = "default-backend";
-
-/// Memory for the prefix indexes of all pools together, in bytes; a pool takes what it uses of its share.
-const PREFIX_BYTES_MAX: usize = 256 << 20;
-/// A pool's share at most, in bytes: the history of 17 endpoints of the usual size.
-const PREFIX_BYTES_PER_POOL_MAX: usize = 32 << 20;
 
 /// Something the configuration names that cannot be used here.
 #[derive(Debug, thiserror::Error)]
@@ -95,7 +87,7 @@ impl Plan {
         };
         let mut wants = Vec::new();
         for scheduler in &config.schedulers {
-            let settings = settings(scheduler, config);
+            let settings = settings::of_scheduler(scheduler, config);
             let pool = plan.pool(&scheduler.name, settings, world, existing);
             plan.serve(scheduler, &pool, world)?;
             let mine = config.endpoints.iter().filter(|spec| scheduler.selector.matches(&spec.labels));
@@ -184,12 +176,7 @@ impl Plan {
         let Some(name) = &config.bbr.default_backend else { return Ok(()) };
         let spec = config.endpoints.iter().find(|spec| spec.name == *name);
         let spec = spec.expect("the default backend is checked to be an endpoint when a configuration is loaded");
-        let settings = Settings {
-            stale_after: config.signals.stale_after.max(HEALTH_STANDS_FOR_MIN),
-            has_page: HasPage::No,
-            prefix_budget_bytes: prefix_share_bytes(config),
-            ..Settings::default()
-        };
+        let settings = settings::of_default_backend(config);
         let pool = self.pool(DEFAULT_BACKEND_POOL, settings, world, existing);
         let place = Place { port: config.bbr.default_backend_port, protocol: Protocol::Http1, engine: Engine::None };
         wants.push(self.want(spec, &pool, place)?);
@@ -292,42 +279,6 @@ fn served(
         route_timeout: scheduler.and_then(|scheduler| scheduler.route_timeout),
         metrics: Arc::new(ModelMetrics::new(&world.metrics, Arc::clone(&pool.name), Arc::clone(model))),
     }))
-}
-
-fn settings(scheduler: &Scheduler, config: &Config) -> Settings {
-    let weights = scheduler.weights;
-    let stale_after = config.signals.stale_after;
-    let (has_page, stale_after) = match scheduler.engine {
-        EngineType::None => (HasPage::No, stale_after.max(HEALTH_STANDS_FOR_MIN)),
-        EngineType::Vllm
-        | EngineType::Sglang
-        | EngineType::Tgi
-        | EngineType::Trtllm
-        | EngineType::Triton
-        | EngineType::Llamacpp
-        | EngineType::Auto => (HasPage::Yes, stale_after),
-    };
-    Settings {
-        weights: Weights {
-            queue: weights.queue,
-            kv_cache: weights.kv_cache,
-            prefix: weights.prefix,
-            lora_affinity: weights.lora_affinity,
-            running_requests: weights.running_requests,
-            lru: weights.lru,
-        },
-        stale_after,
-        full: Full { waiting: scheduler.endpoint_full.waiting, kv_cache: scheduler.endpoint_full.kv_cache },
-        max_in_flight_per_endpoint: None::<NonZeroU32>,
-        has_page,
-        prefix_budget_bytes: prefix_share_bytes(config),
-        ..Settings::default()
-    }
-}
-
-fn prefix_share_bytes(config: &Config) -> usize {
-    let pools = config.schedulers.len() + usize::from(config.bbr.default_backend.is_some());
-    (PREFIX_BYTES_MAX / pools.max(1)).min(PREFIX_BYTES_PER_POOL_MAX)
 }
 
 const fn engine(engine: EngineType) -> Engine {
