@@ -23,6 +23,12 @@ use adapters::{Activity, Combination, Combinations};
 use dialect::{ROWS_MAX, Row, Tells, Topic};
 use tally::{Key, Tally};
 
+/// By this name the usual client libraries of Python, Go and Rust say when their process started.
+const PROCESS_START: &[u8] = b"process_start_time_seconds";
+
+/// Times that can be a process's start: since 2001, and before milliseconds would be taken for seconds.
+const UNIX_S: std::ops::Range<f64> = 1e9..1e11;
+
 /// What one page said.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Reading {
@@ -40,6 +46,8 @@ pub struct Reading {
     pub cache: Option<CacheShape>,
     /// LoRA adapters with work.
     pub adapters: Option<ActiveAdapters>,
+    /// When the process started that made the page, in Unix seconds. Pages merged from several processes leave it out.
+    pub started_unix_s: Option<f64>,
     /// Samples of known families that could not be used: broken, NaN, infinite, negative or absurd.
     pub skipped_samples: u32,
 }
@@ -90,7 +98,7 @@ impl Families {
 ///
 /// `wall_now_s` is the wall clock in Unix seconds, against which vLLM's adapter sets are aged.
 pub fn read(page: &[u8], engine: Engine, wall_now_s: f64) -> Reading {
-    let mut scan = Scan { dialects: engine.dialects(), pages: Vec::new() };
+    let mut scan = Scan { dialects: engine.dialects(), pages: Vec::new(), started_unix_s: None };
     let mut start = 0;
     for end in memchr::memchr_iter(b'\n', page) {
         scan.line(&page[start..end]);
@@ -98,7 +106,9 @@ pub fn read(page: &[u8], engine: Engine, wall_now_s: f64) -> Reading {
     }
     scan.line(&page[start..]);
     scan.pages.sort_by_key(|page| page.dialect);
-    scan.pages.into_iter().next().map(|page| page.conclude(wall_now_s)).unwrap_or_default()
+    let started_unix_s = scan.started_unix_s;
+    let page = scan.pages.into_iter().next();
+    page.map(|page| Reading { started_unix_s, ..page.conclude(wall_now_s) }).unwrap_or_default()
 }
 
 /// The pass over the page.
@@ -106,6 +116,7 @@ struct Scan<'a> {
     dialects: &'static [Dialect],
     /// One per dialect met.
     pages: Vec<DialectPage<'a>>,
+    started_unix_s: Option<f64>,
 }
 
 impl<'a> Scan<'a> {
@@ -118,6 +129,9 @@ impl<'a> Scan<'a> {
         let Some(&first) = line.first() else { return };
         // All but the rare quoted form show by their first bytes whether they are of interest.
         if first != b'{' && wanted(line).is_none() {
+            if line.starts_with(PROCESS_START) {
+                self.process_start(line);
+            }
             return;
         }
         let Some((name, rest)) = sample::split_name(line) else { return };
@@ -130,6 +144,14 @@ impl<'a> Scan<'a> {
         let rest = rest.strip_suffix(b"\r").unwrap_or(rest);
         let page = self.page(dialect);
         rows.for_each(|(index, row)| page.sample(index, row, rest));
+    }
+
+    fn process_start(&mut self, line: &[u8]) {
+        let Some((PROCESS_START, rest)) = sample::split_name(line) else { return };
+        let value = sample::walk(rest.strip_suffix(b"\r").unwrap_or(rest), |_, _| {});
+        // Of several processes on one page the newest: it is the one that may have lost what we believe.
+        self.started_unix_s =
+            value.filter(|value| UNIX_S.contains(value)).into_iter().chain(self.started_unix_s).reduce(f64::max);
     }
 
     fn page(&mut self, dialect: Dialect) -> &mut DialectPage<'a> {
@@ -231,6 +253,7 @@ impl<'a> DialectPage<'a> {
             cache: self.shape.or_else(|| self.cache_shape()),
             skipped_samples: self.skipped_samples,
             adapters: self.combinations.active(ranks, activity, wall_now_s),
+            started_unix_s: None,
         }
     }
 

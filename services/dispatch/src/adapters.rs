@@ -68,6 +68,13 @@ impl AdapterHistory {
         }
     }
 
+    /// Nothing is loaded any more. What is in flight is remembered for as long as it is, so that it ends where it began.
+    pub(crate) fn unload(&mut self) {
+        self.known.retain(|known| known.in_flight > 0);
+        self.known.iter_mut().for_each(|known| known.served = false);
+        self.slots = None;
+    }
+
     /// How the endpoint stands to an adapter. `report` is left out when it is too old to be believed.
     pub(crate) fn residency(&self, name: &str, report: Option<&Adapters>) -> Residency {
         let (running, waiting) = report.map_or((&[][..], &[][..]), |r| (&r.running[..], &r.waiting[..]));

@@ -9,6 +9,7 @@ use crate::{
     HasPage, Seen, Standing,
     adapters::AdapterHistory,
     flights::{Flight, Flights, Line},
+    health::{Health, Judged},
     horizon::Horizon,
     work::{OwnWork, Stage},
 };
@@ -16,6 +17,10 @@ use crate::{
 /// How long a dispatched request may take to show up in the engine's own numbers: the way there, parsing, and
 /// tokenizing behind others (a 100,000-token prompt takes a common tokenizer 0.1–0.3 s).
 const SETTLING_FOR: Duration = Duration::from_secs(1);
+
+/// Less between two starts is no restart, which takes an engine longer: some libraries work the start out anew for each
+/// page, from a boot time that is whole seconds.
+const START_JITTER_S: f64 = 2.0;
 
 /// See the module's text.
 #[derive(Debug)]
@@ -29,6 +34,7 @@ pub(crate) struct EndpointState {
     pub(crate) load: Load,
     pub(crate) own: OwnWork,
     pub(crate) adapters: AdapterHistory,
+    pub(crate) health: Health,
     /// It asked not to be given work before this.
     pub(crate) backing_off_until: Moment,
     /// Number of the pick that chose it last; 0 = never.
@@ -65,6 +71,23 @@ enum Found {
     Unreachable,
 }
 
+/// Whether the process behind the address is the one that it was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Life {
+    Same,
+    Another,
+}
+
+/// A start that is later than the one known. An earlier one is the other half of a page that several processes serve in
+/// turn: believing both would forget everything at each look.
+fn has_restarted(known: &Load, load: &Load) -> bool {
+    known.started_unix_s.zip(load.started_unix_s).is_some_and(|(known, now)| now > known + START_JITTER_S)
+}
+
+fn latest(one: Option<f64>, other: Option<f64>) -> Option<f64> {
+    one.into_iter().chain(other).reduce(f64::max)
+}
+
 impl From<Standing> for Presence {
     fn from(standing: Standing) -> Self {
         match standing {
@@ -85,6 +108,7 @@ impl EndpointState {
             load: Load::default(),
             own: OwnWork::default(),
             adapters: AdapterHistory::default(),
+            health: Health::default(),
             backing_off_until: Moment::ORIGIN,
             last_picked: 0,
             picks: 0,
@@ -96,7 +120,7 @@ impl EndpointState {
     }
 
     /// Takes in what a look found. A look that began before one already taken in says nothing new.
-    pub(crate) fn observe(&mut self, observation: Observation, flights: &mut Flights) {
+    pub(crate) fn observe(&mut self, observation: Observation, flights: &mut Flights) -> Life {
         let (began, found) = match &observation {
             Observation::Page { began, .. } => (*began, Found::Page),
             Observation::Healthy { began } => (*began, Found::Healthy),
@@ -104,20 +128,35 @@ impl EndpointState {
             Observation::NoPage { began, why: NoPage::Unreachable } => (*began, Found::Unreachable),
         };
         if self.look.is_some_and(|look| began < look.began) {
-            return;
+            return Life::Same;
         }
         self.look = Some(Look { began, found });
+        let mut life = Life::Same;
         if let Observation::Page { load, .. } = observation {
+            if has_restarted(&self.load, &load) {
+                life = Life::Another;
+                self.begin_anew();
+            }
             if let Some(adapters) = load.adapters.as_ref().filter(|a| a.at >= began) {
                 self.adapters.reported(adapters);
             }
             self.page_at = Some(began);
-            self.load = load;
+            let started = latest(self.load.started_unix_s, load.started_unix_s);
+            self.load = Load { started_unix_s: started, ..load };
             // A family missing from this page kept its former value: own work counts from the page that it was on.
             self.advance(self.load.waiting.map_or(began, |waiting| waiting.at), flights);
         } else if self.page_at.is_none() {
             self.advance(began, flights);
         }
+        life
+    }
+
+    /// Another process answers at the address: what the former one held, asked for and did is gone. Our requests that are
+    /// still with the former one stay counted until they end, and say nothing of this one.
+    fn begin_anew(&mut self) {
+        self.backing_off_until = Moment::ORIGIN;
+        self.adapters.unload();
+        self.health.begin_anew();
     }
 
     /// How well it is known.
@@ -141,6 +180,7 @@ impl EndpointState {
     pub(crate) fn state(&self, horizon: &Horizon) -> State {
         match (self.presence, self.tier(horizon)) {
             (Presence::Draining | Presence::Leaving, _) => State::Draining,
+            (Presence::Serving, _) if self.health.is_ejected() => State::Ejected,
             (Presence::Serving, Tier::Ready) => State::Ready,
             (Presence::Serving, Tier::Starting) => State::Starting,
             (Presence::Serving, Tier::Stale) => State::Stale,
@@ -157,6 +197,7 @@ impl EndpointState {
         // Requests wait for the pool's lock in any order: the line stays ordered by time all the same.
         let flight = flights.get_mut(index);
         flight.stage = Stage::Since;
+        (flight.term, flight.judged) = (self.health.board(), Judged::No);
         flight.adapter = adapter.and_then(|name| self.adapters.sent(name));
         self.own.add(Stage::Since, flight.work());
         flights.join(&mut self.since, index);
@@ -167,6 +208,7 @@ impl EndpointState {
         let flight = flights.get(index);
         let stage = flight.stage;
         self.own.take(stage, flight.work());
+        self.health.depart(flight.term);
         if let Some(name) = &flight.adapter {
             self.adapters.ended(name);
         }

@@ -8,7 +8,10 @@ use std::sync::Arc;
 
 use pool::Moment;
 
-use crate::work::{Stage, Work};
+use crate::{
+    health::{Judged, Term},
+    work::{Stage, Work},
+};
 
 /// Requests in flight in one pool, at most. Far beyond what connections and bodies allow; a bound, not a limit to tune.
 pub(crate) const IN_FLIGHT_MAX: usize = 1 << 20;
@@ -47,6 +50,9 @@ pub(crate) struct Flight {
     pub(crate) answered: bool,
     pub(crate) prefilled: bool,
     pub(crate) adapter: Option<Arc<str>>,
+    /// In which term of its endpoint's health it was sent there.
+    pub(crate) term: Term,
+    pub(crate) judged: Judged,
 }
 
 impl Flight {

@@ -42,6 +42,9 @@ impl Room {
 
 /// The room an endpoint of this tier has.
 pub(crate) fn room(state: &EndpointState, tier: Tier, fresh: &Fresh, settings: &Settings, now: Moment) -> Room {
+    if let Some(why) = state.health.closed(now) {
+        return Room::None(why);
+    }
     if state.backing_off_until > now {
         return Room::None(Rejected::BackingOff);
     }
@@ -51,6 +54,11 @@ pub(crate) fn room(state: &EndpointState, tier: Tier, fresh: &Fresh, settings: &
         Some(cap) => f64::from(requests) / f64::from(cap.get()),
         None => 0.0,
     };
+    let window = state.health.window_in_use(now);
+    if window >= 1.0 {
+        return Room::None(Rejected::SlowStart);
+    }
+    let capped = capped.max(window);
     let (Tier::Ready, Some(waiting)) = (tier, waiting(&state.own, fresh, &state.load)) else {
         return Room::Left(capped);
     };

@@ -1,21 +1,24 @@
 //! The value that does it all: members, counts, prefix memory and picks of one pool.
 
 mod admission;
+mod health;
 mod members;
 mod picking;
 mod viewing;
 
 use std::collections::BTreeMap;
 
+use flow_control::RetryBudget;
 use pool::{EndpointId, Moment, Observation};
 use scheduling::{Candidate, IndexStats, PrefixIndex, Profile};
 
 use crate::{
     Gone, Permit, Settings,
     drain_rate::DrainRate,
-    endpoint_state::{EndpointState, Presence},
+    endpoint_state::{EndpointState, Life, Presence},
     flights::Flights,
 };
+pub use health::{Ejected, HealthChange, NoRetry};
 use picking::Surveyed;
 
 /// Endpoints in one pool, at most.
@@ -32,6 +35,7 @@ pub struct PoolDispatch {
     index: PrefixIndex,
     profile: Profile,
     drain_rate: DrainRate,
+    retry_budget: RetryBudget,
     /// Picks made so far.
     picks: u64,
     scratch: Scratch,
@@ -55,6 +59,7 @@ impl PoolDispatch {
             index: PrefixIndex::new(settings.prefix_budget_bytes),
             profile: Profile::new(settings.weights),
             drain_rate: DrainRate::default(),
+            retry_budget: RetryBudget::default(),
             picks: 0,
             scratch: Scratch::default(),
             settings,
@@ -80,9 +85,16 @@ impl PoolDispatch {
     pub fn observe(&mut self, id: EndpointId, observation: Observation, _now: Moment) {
         let Some(state) = self.slots.get(&id).and_then(|&slot| self.endpoints[slot as usize].as_mut()) else { return };
         let cache_before = state.load.cache;
-        state.observe(observation, &mut self.flights);
-        if let Some(lane) = state.lane.filter(|_| state.load.cache != cache_before) {
-            self.index.resize(lane, members::blocks_max(&state.load));
+        let life = state.observe(observation, &mut self.flights);
+        match (life, state.lane) {
+            (Life::Another, Some(lane)) => {
+                self.index.close(lane);
+                state.lane = self.index.open(members::blocks_max(&state.load));
+            }
+            (Life::Same, Some(lane)) if state.load.cache != cache_before => {
+                self.index.resize(lane, members::blocks_max(&state.load));
+            }
+            (Life::Same | Life::Another, _) => {}
         }
         self.index.tidy();
     }
@@ -91,12 +103,12 @@ impl PoolDispatch {
     /// it. It is unanswered again.
     ///
     /// # Errors
-    /// [`Gone`] when that endpoint takes no new work any more; then nothing has changed.
+    /// [`Gone`] when that endpoint takes no new work, or none now since it is ejected; then nothing has changed.
     pub fn pass_on(&mut self, permit: &Permit, to: EndpointId, prefix: &[u64], now: Moment) -> Result<(), Gone> {
         let index = self.flights.find(permit).ok_or(Gone)?;
         let to_slot = *self.slots.get(&to).ok_or(Gone)?;
         let target = self.endpoints[to_slot as usize].as_ref().ok_or(Gone)?;
-        if target.presence != Presence::Serving {
+        if target.presence != Presence::Serving || target.health.closed(now).is_some() {
             return Err(Gone);
         }
         let held = target.lane.map_or(0, |lane| self.index.held(lane, prefix));

@@ -58,7 +58,7 @@ pub enum Refusal {
 
 /// The endpoint takes no new work any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the endpoint is gone or draining")]
+#[error("the endpoint is gone, draining or ejected")]
 pub struct Gone;
 
 /// An endpoint as a member of the pool.
@@ -88,4 +88,6 @@ pub struct Reconciled {
     pub left: usize,
     /// Endpoints beyond the bound of a pool, which were not taken in.
     pub refused: usize,
+    /// Ejected endpoints taken back, since too few others are left.
+    pub reinstated: usize,
 }

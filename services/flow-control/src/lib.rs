@@ -9,9 +9,11 @@ mod ask;
 mod band;
 mod queue;
 pub mod quota;
+mod retry_budget;
 mod settings;
 
 pub use ask::{Ask, Flow};
 pub use band::Band;
 pub use queue::{QueueFull, Ticket};
+pub use retry_budget::RetryBudget;
 pub use settings::{BandSettings, Fairness, Ordering, Settings};

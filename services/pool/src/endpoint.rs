@@ -117,7 +117,7 @@ pub enum State {
     Ready,
     /// Its signals are too old: a candidate only when no other is better.
     Stale,
-    /// Taken out after failures of its own.
+    /// Taken out after failures of its own, until a probe of it succeeds.
     Ejected,
     /// Takes no new work and finishes what it has.
     Draining,

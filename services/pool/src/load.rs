@@ -30,6 +30,9 @@ pub struct Load {
     pub cache: Option<CacheShape>,
     /// LoRA adapters with work, where the engine says so.
     pub adapters: Option<Adapters>,
+    /// When the process behind the page started, in Unix seconds by its own clock, where the page says so. A later start
+    /// at the same address is another process, which has nothing of what the former one had.
+    pub started_unix_s: Option<f64>,
 }
 
 /// The engine's KV cache, over all ranks.
@@ -63,6 +66,7 @@ pub struct Adapters {
 
 /// What one look at an endpoint found.
 #[derive(Clone, Debug, PartialEq)]
+#[expect(clippy::large_enum_variant, reason = "nearly all are pages, made a few times a second and moved once")]
 pub enum Observation {
     /// A metrics page with at least one family we know; the load merged with what was known before.
     Page {

@@ -42,6 +42,12 @@ pub enum Rejected {
     Stale,
     /// It was never read, while another was.
     Starting,
+    /// It failed too often and is left alone for a while.
+    Ejected,
+    /// Its pause is over, and one request is its probe: others wait for the outcome.
+    Probing,
+    /// It came back from such a pause and has as many requests as it may have so soon.
+    SlowStart,
     /// It takes no new work.
     Draining,
     /// This request has tried it already.
@@ -54,8 +60,8 @@ impl Rejected {
     /// Whether it only lacks room: if all others do too, the pool is full rather than empty.
     pub const fn is_full(self) -> bool {
         match self {
-            Self::Full | Self::BackingOff | Self::AtCap => true,
-            Self::Stale | Self::Starting | Self::Draining | Self::Excluded | Self::NotAsked => false,
+            Self::Full | Self::BackingOff | Self::AtCap | Self::Probing | Self::SlowStart => true,
+            Self::Stale | Self::Starting | Self::Ejected | Self::Draining | Self::Excluded | Self::NotAsked => false,
         }
     }
 
@@ -67,6 +73,9 @@ impl Rejected {
             Self::AtCap => "at_cap",
             Self::Stale => "stale",
             Self::Starting => "starting",
+            Self::Ejected => "ejected",
+            Self::Probing => "probing",
+            Self::SlowStart => "slow_start",
             Self::Draining => "draining",
             Self::Excluded => "excluded",
             Self::NotAsked => "not_asked",

@@ -10,6 +10,9 @@ const VLLM_032: &str = include_str!("../../fixtures/vllm-0.32.0-lora-metrics.txt
 /// Just after the newest adapter set of the page above.
 const VLLM_032_NOW_S: f64 = 1_796_049_575.0;
 
+/// When its process started; `None` if the page does not say.
+const VLLM_032_STARTED_S: Option<f64> = Some(1.79604949211e+09);
+
 fn vllm(page: &str) -> Reading {
     read(page.as_bytes(), Engine::Vllm, 1_750_000_006.0)
 }
@@ -54,6 +57,24 @@ fn a_page_off_a_real_vllm() {
         assert_eq!(families.found().count(), 5);
     }
     assert_eq!(read(VLLM_032.as_bytes(), Engine::Sglang, VLLM_032_NOW_S), Reading::default());
+}
+
+#[test]
+fn the_start_of_the_process_is_read_where_it_is_told() {
+    assert_eq!(read(VLLM_032.as_bytes(), Engine::Vllm, VLLM_032_NOW_S).started_unix_s, VLLM_032_STARTED_S);
+    let started = |lines: &str| vllm(&format!("vllm:num_requests_waiting 0\n{lines}\n")).started_unix_s;
+    assert_eq!(started("process_start_time_seconds 1.75e9\r"), Some(1.75e9));
+    assert_eq!(
+        started("process_start_time_seconds{pid=\"7\"} 1.75e9\nprocess_start_time_seconds{pid=\"8\"} 1.76e9"),
+        Some(1.76e9)
+    );
+    for none in
+        ["", "process_start_time_seconds NaN", "process_start_time_seconds 1.75e12", "process_start_time_seconds"]
+    {
+        assert_eq!(started(none), None, "{none}");
+    }
+    assert_eq!(started("process_start_time_seconds_total 1.75e9"), None);
+    assert_eq!(vllm("process_start_time_seconds 1.75e9\n"), Reading::default(), "no engine's page");
 }
 
 #[test]

@@ -24,5 +24,6 @@ pub(super) fn merge(former: &Load, reading: Reading, began: Moment) -> Load {
         ranks: if reading.ranks > 0 { reading.ranks } else { former.ranks },
         cache: reading.cache.or(former.cache),
         adapters: adapters.or_else(|| former.adapters.clone()),
+        started_unix_s: reading.started_unix_s.or(former.started_unix_s),
     }
 }

@@ -43,6 +43,7 @@ impl PoolDispatch {
             }
             reconciled.joined += usize::from(known.is_none());
         }
+        reconciled.reinstated = self.reinstate_beyond_half();
         self.index.tidy();
         reconciled
     }

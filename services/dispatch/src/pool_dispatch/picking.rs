@@ -10,6 +10,7 @@ use crate::{
     endpoint_state::{EndpointState, Presence},
     flights::{Flight, IN_FLIGHT_MAX},
     fullness::{Room, room},
+    health::{Judged, Term},
     horizon::Horizon,
     load_now::{self, Fresh, Means},
     work::Stage,
@@ -89,12 +90,12 @@ impl PoolDispatch {
         for (slot, state) in self.endpoints.iter().enumerate() {
             let Some(state) = state.as_ref().filter(|s| s.presence != Presence::Leaving) else { continue };
             let tier = state.tier(horizon);
-            let rejected = not_for(request, state);
+            let rejected = not_for(request, state, horizon.now);
             let mut fresh = Fresh::default();
             if tier == Tier::Ready {
                 fresh = Fresh::of(&state.load, horizon);
             }
-            if state.presence == Presence::Serving {
+            if state.presence == Presence::Serving && !state.health.is_ejected() {
                 outlook.means.add(&fresh);
             }
             if rejected.is_none() {
@@ -186,7 +187,10 @@ impl PoolDispatch {
             answered: false,
             prefilled: false,
             adapter: None,
+            term: Term::default(),
+            judged: Judged::default(),
         });
+        self.retry_budget.request(now);
         let index = self.flights.find(&permit).expect("the flight was just opened");
         self.place(index, request.adapter, request.prefix, held);
         Dispatched { permit, ranked: decision.picked.clone(), cached_tokens, uncached_tokens }
@@ -226,7 +230,7 @@ impl Outlook {
 }
 
 /// Why an endpoint cannot be asked for this request, whatever its load.
-fn not_for(request: &Request<'_>, state: &EndpointState) -> Option<Rejected> {
+fn not_for(request: &Request<'_>, state: &EndpointState, now: Moment) -> Option<Rejected> {
     let id = state.endpoint.id;
     if state.presence != Presence::Serving {
         return Some(Rejected::Draining);
@@ -234,7 +238,10 @@ fn not_for(request: &Request<'_>, state: &EndpointState) -> Option<Rejected> {
     if request.only.is_some_and(|only| only != id) {
         return Some(Rejected::NotAsked);
     }
-    request.exclude.contains(&id).then_some(Rejected::Excluded)
+    if request.exclude.contains(&id) {
+        return Some(Rejected::Excluded);
+    }
+    state.health.closed(now)
 }
 
 fn candidate(

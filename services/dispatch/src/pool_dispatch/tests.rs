@@ -4,6 +4,7 @@ mod accounting;
 mod affinity;
 mod burst;
 mod freshness;
+mod health;
 mod lora;
 mod refusal;
 mod simulated;
@@ -49,6 +50,7 @@ impl Page {
             ranks: self.ranks,
             cache: self.cache,
             adapters: None,
+            started_unix_s: None,
         }
     }
 }

@@ -73,7 +73,8 @@ impl PoolDispatch {
     /// The endpoints that a request without wishes would be given to, room or not: the best tier of those that serve.
     fn usable(&self, horizon: &Horizon) -> impl Iterator<Item = (&EndpointState, Tier)> {
         let serving = move || {
-            let states = self.endpoints.iter().flatten().filter(|s| s.presence == Presence::Serving);
+            let serves = |s: &&EndpointState| s.presence == Presence::Serving && s.health.closed(horizon.now).is_none();
+            let states = self.endpoints.iter().flatten().filter(serves);
             states.map(move |state| (state, state.tier(horizon)))
         };
         let best = serving().map(|(_, tier)| tier).min();

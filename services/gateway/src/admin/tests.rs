@@ -198,6 +198,7 @@ fn load(waiting: f64, running: f64, kv_cache: f64) -> impl FnOnce(Moment) -> Loa
         ranks: 1,
         cache: Some(CacheShape { block_tokens: 16, blocks: 1000 }),
         adapters: Some(Adapters { running: vec!["sql".into()], waiting: Vec::new(), slots: Some(4), at }),
+        started_unix_s: None,
     }
 }
 

@@ -242,6 +242,7 @@ pub(super) fn serving(id: u64, address: SocketAddr) -> Found {
 
 /// What a sink heard.
 #[derive(Clone, Debug)]
+#[expect(clippy::large_enum_variant, reason = "a record of a test")]
 pub(super) enum Event {
     Observed(u64, Observation),
     Failed(u64, Cause),
