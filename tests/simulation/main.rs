@@ -1,0 +1,68 @@
+//! One gateway pool under loads that no test machine could make, on virtual time.
+//!
+//! The decisions are the product's own (`dispatch`, with `flow-control` and `scheduling` inside), the engines are the
+//! simulated ones of the `engine` crate, and what lies between them (clients, the network, looks at metrics pages) is
+//! played by [`world`]. Each file in `scenarios/` is one test; it says what must be seen, and a failure shows the table
+//! of what was expected beside what was seen. `cargo test -p tests --test simulation -- --nocapture` shows all tables.
+
+mod agenda;
+mod capacity;
+mod expectation;
+mod knobs;
+mod ledger;
+mod measure;
+mod prompt;
+mod scenario;
+mod server;
+mod trial;
+mod world;
+
+use std::{collections::BTreeSet, fs, path::PathBuf};
+
+use knobs::Knobs;
+use scenario::Scenario;
+use trial::Trial;
+
+macro_rules! scenarios {
+    ($($name:ident: $file:literal,)*) => {
+        const FILES: &[&str] = &[$($file),*];
+        $(
+            #[test]
+            fn $name() {
+                passes($file);
+            }
+        )*
+    };
+}
+
+scenarios! {
+    all_signals_stale: "all-signals-stale.yaml",
+    failures_and_replacement: "failures-and-replacement.yaml",
+    recovery: "recovery.yaml",
+    room_is_never_refused: "room-is-never-refused.yaml",
+}
+
+#[test]
+fn every_scenario_file_is_a_test() {
+    let found: BTreeSet<String> =
+        fs::read_dir(folder()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    assert_eq!(found, FILES.iter().map(ToString::to_string).collect());
+}
+
+fn passes(file: &str) {
+    let scenario = read(file);
+    let trial = Trial::run(&scenario, &Knobs::default()).expect("a scenario that was read can be run");
+    match trial.judge() {
+        Ok(table) => println!("{file}: {table}"),
+        Err(table) => panic!("{file}: {table}"),
+    }
+}
+
+fn read(file: &str) -> Scenario {
+    let text = fs::read_to_string(folder().join(file)).expect("the folder is listed by a test of its own");
+    Scenario::parse(&text).unwrap_or_else(|error| panic!("{file}: {error:#}"))
+}
+
+fn folder() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("simulation/scenarios")
+}
