@@ -7,10 +7,12 @@
 //! It refuses to hold anything that only shapes pods (replicas, environment, pod defaults): see [`crate::Loaded::notices`].
 
 mod flow_control;
+mod limits;
 
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
 pub use self::flow_control::{Band, Bands, EndpointFull, Eviction, Fairness, FlowControl, Objective, Ordering};
+pub use self::limits::{Limit, LimitKey};
 pub use crate::selector::{Operator, Requirement, Selector};
 
 /// Everything a gateway process needs to know to serve.
@@ -40,6 +42,10 @@ pub struct Config {
     pub objectives: Vec<Objective>,
     /// Whether `/metrics` answers.
     pub metrics_enabled: bool,
+    /// Quotas that count for requests of every pool. Names are unique.
+    pub limits: Vec<Limit>,
+    /// Whether endpoints are asked for the usage of streamed answers.
+    pub usage: Usage,
 }
 
 /// Body-based routing: which pool a request goes to is read from its body.
@@ -82,6 +88,8 @@ pub struct Scheduler {
     pub log_level: Option<u8>,
     /// Who waits when it is full: `spec.flowControl`, and over it what the scheduler itself says, field by field.
     pub flow_control: FlowControl,
+    /// Quotas that count for its requests, besides [`Config::limits`]. Names are unique among them.
+    pub limits: Vec<Limit>,
 }
 
 /// How requests are written to an endpoint.
@@ -138,6 +146,15 @@ pub struct Weights {
     pub running_requests: u32,
     /// Least recently used.
     pub lru: u32,
+}
+
+/// Whether endpoints are asked for the usage of streamed answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Usage {
+    /// When the client asks for it.
+    AsAsked,
+    /// Always; a client that did not ask does not see it.
+    Always,
 }
 
 /// How often load is read, and how long a reading counts.

@@ -24,7 +24,7 @@ pub use flow_control::{
 };
 pub use gateway_config::{
     BbrSpec, DataPlane, DataPlaneMode, DefaultBackend, GatewayTls, InferenceGatewayConfig, InferenceGatewayConfigSpec,
-    MetricsSpec, Observability, PodDefaults, SecretRef, SignalsSpec, TimeoutsSpec,
+    MetricsSpec, Observability, PodDefaults, SecretRef, SignalsSpec, TimeoutsSpec, UsageMode,
 };
 pub use kubernetes::{ConfigMap, ExpressionOperator, LabelSelector, MatchExpression, Metadata, Secret};
 pub use limits::{Limit, LimitKey};

@@ -14,7 +14,8 @@
 
 pub use config::{
     ApiKeySource, AppProtocol, Band, Bands, Bbr, Config, EndpointFull, EndpointSpec, EndpointTls, EngineType, Eviction,
-    Fairness, FlowControl, Objective, Ordering, PickerProfile, Scheduler, Signals, Timeouts, Weights,
+    Fairness, FlowControl, Limit, LimitKey, Objective, Ordering, PickerProfile, Scheduler, Signals, Timeouts, Usage,
+    Weights,
 };
 pub use duration::GatewayDuration;
 pub use load::load;

@@ -3,17 +3,17 @@
 mod advice;
 mod flow_control;
 
-use std::{collections::BTreeMap, path::PathBuf};
+use std::{collections::BTreeMap, num::NonZeroU64, path::PathBuf};
 
 use serde::de::DeserializeOwned;
 use serde_json::Value as Json;
 
 use crate::{
-    ApiKeySource, AppProtocol, Bbr, Config, EndpointSpec, EndpointTls, EngineType, Operator, PickerProfile,
-    Requirement, Scheduler, Selector, Signals, Timeouts, Weights,
+    ApiKeySource, AppProtocol, Bbr, Config, EndpointSpec, EndpointTls, EngineType, Limit, LimitKey, Operator,
+    PickerProfile, Requirement, Scheduler, Selector, Signals, Timeouts, Usage, Weights,
     document::{
         self, AppProtocolName, BbrSpec, EngineName, ExpressionOperator, InferenceGatewayConfig, Kind, LabelSelector,
-        PickerName, SchedulerSpec, ServerTls, SignalsSpec, TimeoutsSpec, WeightsSpec,
+        PickerName, SchedulerSpec, ServerTls, SignalsSpec, TimeoutsSpec, UsageMode, WeightsSpec,
     },
     duration::GatewayDuration,
     load::{DEFAULT_NAMESPACE, Item},
@@ -54,6 +54,11 @@ pub(crate) fn config(
         signals: signals(&document.spec.signals),
         timeouts: timeouts(&document.spec.timeouts),
         metrics_enabled: document.spec.observability.metrics.enabled,
+        limits: document.spec.limits.into_iter().map(limit).collect(),
+        usage: match document.spec.data_plane.usage {
+            UsageMode::AsAsked => Usage::AsAsked,
+            UsageMode::Always => Usage::Always,
+        },
     };
     advice::check(&config, item, &places, notices);
     Some(config)
@@ -99,9 +104,25 @@ fn scheduler(
         route_timeout: spec.route_timeout.and_then(GatewayDuration::limit),
         log_level: spec.log_level,
         flow_control,
+        limits: spec.limits.into_iter().map(limit).collect(),
         name: spec.name,
         model_name: spec.model_name,
     })
+}
+
+fn limit(spec: document::Limit) -> Limit {
+    let number = |number: Option<u64>| number.and_then(NonZeroU64::new);
+    Limit {
+        name: spec.name,
+        // One of the two, since a limit by `claim` is refused.
+        key: spec.key.header.map_or(LimitKey::Authorization, |name| LimitKey::Header(name.to_ascii_lowercase())),
+        models: spec.models,
+        requests_per_minute: number(spec.requests_per_minute),
+        tokens_per_minute: number(spec.tokens_per_minute),
+        input_tokens_per_minute: number(spec.input_tokens_per_minute),
+        output_tokens_per_minute: number(spec.output_tokens_per_minute),
+        concurrent_requests: number(spec.concurrent_requests),
+    }
 }
 
 fn selector(spec: LabelSelector) -> Selector {

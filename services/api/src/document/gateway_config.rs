@@ -250,6 +250,12 @@ pub struct DataPlane {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "extra_paths")]
     pub extra_paths: Vec<String>,
+    /// Whether endpoints are asked for the usage of streamed answers.
+    ///
+    /// Changed to `always` by operators that bill or limit tokens: engines send no usage with a stream unless asked, and
+    /// tokens are then counted by events, which is near but not exact. The gateway then adds the wish to the body of chat
+    /// and text completions, and hides the extra event from clients that did not ask for it.
+    pub usage: UsageMode,
 }
 
 fn extra_paths(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
@@ -265,6 +271,17 @@ pub enum DataPlaneMode {
     Native,
     /// Envoy Gateway, which asks the gateway where to send each request.
     Envoy,
+}
+
+/// Whether endpoints are asked for the usage of streamed answers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum UsageMode {
+    /// When the client asks. Bodies are never changed.
+    #[default]
+    AsAsked,
+    /// Always.
+    Always,
 }
 
 /// How load is read from endpoints.

@@ -93,6 +93,7 @@ fn every_default_is_the_contracts() {
             route_timeout: None,
             log_level: None,
             flow_control: flow_control_by_default(),
+            limits: vec![],
         }],
         endpoints: vec![crate::EndpointSpec {
             name: "llama-0".into(),
@@ -115,6 +116,8 @@ fn every_default_is_the_contracts() {
         flow_control: flow_control_by_default(),
         objectives: vec![],
         metrics_enabled: true,
+        limits: vec![],
+        usage: crate::Usage::AsAsked,
     };
     assert_eq!(config, expected);
 }
@@ -301,7 +304,7 @@ flowControl:
     sheddable: {maxSaturation: 0.8, maxWait: 0s}
   fairness: roundRobin
   ordering: fcfs
-dataPlane: {mode: native}
+dataPlane: {mode: native, usage: asAsked}
 limits: []
 ";
     assert_eq!(config(&with_spec(bands)), config(MINIMAL));
@@ -597,7 +600,6 @@ fn a_setting_that_would_be_ignored_is_refused() {
     let refused = "not enforced yet: this version would ignore it, so it is refused; remove it";
     for (text, line, path, default) in [
         (with_spec("tls: {}"), 10, "spec.tls", ""),
-        (with_spec("limits: [{name: a, key: {header: x-team}, requestsPerMinute: 1}]"), 10, "spec.limits", ""),
         (with_spec("dataPlane: {mode: envoy}"), 10, "spec.dataPlane.mode", " or leave its default, native"),
         (
             with_scheduler("weights: {predictedLatency: 1}"),
@@ -628,6 +630,58 @@ fn a_setting_that_would_be_ignored_is_refused() {
             "0.yaml:10: spec.flowControl.bandClaim: needs `spec.auth`: without it no token is read".to_owned(),
         ]
     );
+}
+
+#[test]
+fn limits_are_kept_as_they_are_written() {
+    let limits = "\
+limits:
+- name: per-team
+  key: {header: X-Team}
+  models: [llama]
+  requestsPerMinute: 600
+  tokensPerMinute: 200000
+- {name: per-caller, key: {authorization: true}, inputTokensPerMinute: 1, outputTokensPerMinute: 2, concurrentRequests: 3}
+dataPlane: {usage: always}";
+    let of_pool = "limits: [{name: per-team, key: {header: x-team}, requestsPerMinute: 5}]";
+    let text = with_scheduler(of_pool);
+    let loaded = config(&format!("{text}{}", with_spec(limits).strip_prefix(MINIMAL).unwrap()));
+    let number = std::num::NonZeroU64::new;
+    let none = crate::Limit {
+        name: "per-team".into(),
+        key: crate::LimitKey::Header("x-team".into()),
+        models: None,
+        requests_per_minute: None,
+        tokens_per_minute: None,
+        input_tokens_per_minute: None,
+        output_tokens_per_minute: None,
+        concurrent_requests: None,
+    };
+    let per_team = crate::Limit {
+        models: Some(vec!["llama".into()]),
+        requests_per_minute: number(600),
+        tokens_per_minute: number(200_000),
+        ..none.clone()
+    };
+    let per_caller = crate::Limit {
+        name: "per-caller".into(),
+        key: crate::LimitKey::Authorization,
+        input_tokens_per_minute: number(1),
+        output_tokens_per_minute: number(2),
+        concurrent_requests: number(3),
+        ..none.clone()
+    };
+    assert_eq!(loaded.limits, [per_team, per_caller]);
+    assert_eq!(loaded.schedulers[0].limits, [crate::Limit { requests_per_minute: number(5), ..none }]);
+    assert_eq!(loaded.usage, crate::Usage::Always);
+}
+
+#[test]
+fn a_limit_for_a_model_that_nobody_serves_is_pointed_at() {
+    let text = with_spec("limits: [{name: a, key: {header: x}, models: [llama, lama], requestsPerMinute: 1}]");
+    let loaded = load_texts(&[&text]).unwrap();
+    let about: Vec<&String> = loaded.notices.iter().filter(|notice| notice.contains("limits")).collect();
+    assert_eq!(about, ["0.yaml:10: spec.limits[0].models[1]: \"lama\" is not served here: the limit never counts"]);
 }
 
 /// The rule rows of `auth`, `limits` and `bandClaim`, which hold before their effect is built.
@@ -677,18 +731,17 @@ fn a_manifest_of_every_field_is_refused_only_for_what_is_not_built() {
     for (path, count) in [
         ("spec.tls", 1),
         ("spec.auth", 1),
-        ("spec.limits", 1),
+        ("spec.limits[1].key.claim", 1),
         ("spec.dataPlane.mode", 1),
         ("spec.flowControl", 1),
         ("spec.schedulers[0].flowControl", 1),
         ("spec.schedulers[0].weights.predictedLatency", 1),
-        ("spec.schedulers[0].limits", 1),
         ("spec.schedulers[1].configMapRef", 1),
         ("InferenceModelRewrite is", 1),
     ] {
         assert_eq!(wanted(path), count, "{path}: {paths:#?}");
     }
-    assert_eq!(found.len(), 10);
+    assert_eq!(found.len(), 9);
 }
 
 #[test]

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 
 use crate::{
-    Config, EndpointSpec,
+    Config, EndpointSpec, Scheduler,
     load::Item,
-    place::{Findings, Place},
+    place::{Findings, Place, quoted},
+    yaml::Cursor,
 };
 
 /// `places` are those of the configuration's endpoints, in their order.
@@ -34,6 +35,33 @@ pub(super) fn check(config: &Config, item: &Item<'_>, places: &[Place], notices:
     for (scheduler, at) in config.schedulers.iter().zip(schedulers.iter().flat_map(|list| list.items())) {
         if !config.endpoints.iter().any(|endpoint| scheduler.selector.matches(&endpoint.labels)) {
             notices.report(at.place(), "selects no Endpoint: its requests get a 503");
+        }
+    }
+    limits_of_nothing(config, item, notices);
+}
+
+/// A misspelt model leaves a limit without effect. It is only said, since the default backend serves any name.
+fn limits_of_nothing(config: &Config, item: &Item<'_>, notices: &mut Findings) {
+    let serves = |name: &str, scheduler: &Scheduler| {
+        scheduler.model_name == name || scheduler.lora_adapters.iter().any(|adapter| adapter == name)
+    };
+    let Some(spec) = item.at.get("spec") else { return };
+    let anybody = |name: &str| config.schedulers.iter().any(|scheduler| serves(name, scheduler));
+    if config.bbr.default_backend.is_none() {
+        models_of_nothing(&spec, &anybody, notices);
+    }
+    let schedulers = spec.get("schedulers");
+    for (scheduler, at) in config.schedulers.iter().zip(schedulers.iter().flat_map(|list| list.items())) {
+        models_of_nothing(&at, &|name| serves(name, scheduler), notices);
+    }
+}
+
+fn models_of_nothing(holder: &Cursor<'_>, serves: &dyn Fn(&str) -> bool, notices: &mut Findings) {
+    for limit in holder.get("limits").iter().flat_map(|list| list.items()) {
+        for model in limit.get("models").iter().flat_map(|list| list.items()) {
+            if let Some(name) = model.text().filter(|name| !serves(name)) {
+                notices.report(model.place(), format!("{} is not served here: the limit never counts", quoted(name)));
+            }
         }
     }
 }
