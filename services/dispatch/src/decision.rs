@@ -38,6 +38,10 @@ pub enum PickReason {
     NoEndpoint,
     /// Every endpoint was full.
     PoolFull,
+    /// What room there was is kept for higher bands.
+    BandFull,
+    /// Others that go first were waiting: nobody looked for room.
+    OthersWait,
     /// One endpoint could take it.
     OnlyCandidate,
     /// One endpoint had a higher score than all others.
@@ -54,6 +58,8 @@ impl PickReason {
         match self {
             Self::NoEndpoint => "no_endpoint",
             Self::PoolFull => "pool_full",
+            Self::BandFull => "band_full",
+            Self::OthersWait => "others_wait",
             Self::OnlyCandidate => "only_candidate",
             Self::HighestScore => "highest_score",
             Self::TieByPrefix => "tie_by_prefix",

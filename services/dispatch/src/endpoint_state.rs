@@ -8,6 +8,7 @@ use scheduling::{Lane, Tier, name_hash};
 use crate::{
     HasPage, Seen, Standing,
     adapters::AdapterHistory,
+    ended::Ended,
     flights::{Flight, Flights, Line},
     health::{Health, Judged},
     horizon::Horizon,
@@ -44,6 +45,7 @@ pub(crate) struct EndpointState {
     look: Option<Look>,
     since: Line,
     settling: Line,
+    pub(crate) ended: Ended,
 }
 
 /// Whether it takes new work, and whether it is still a member.
@@ -116,6 +118,7 @@ impl EndpointState {
             look: None,
             since: Line::EMPTY,
             settling: Line::EMPTY,
+            ended: Ended::default(),
         }
     }
 
@@ -231,6 +234,7 @@ impl EndpointState {
 
     /// A report that began at `split` covers what was dispatched before.
     fn advance(&mut self, split: Moment, flights: &mut Flights) {
+        self.ended.reported(split);
         while let Some(index) = flights.first(&self.since).filter(|&i| flights.get(i).dispatched_at < split) {
             self.move_on(index, Stage::Settling, flights);
         }

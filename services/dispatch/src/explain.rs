@@ -14,6 +14,8 @@ impl Decision {
         match (self.reason, rated.next()) {
             (PickReason::NoEndpoint, _) => text.push_str("no endpoint can take the request"),
             (PickReason::PoolFull, _) => text.push_str("every endpoint is full"),
+            (PickReason::BandFull, _) => text.push_str("what room there is is kept for requests of a higher priority"),
+            (PickReason::OthersWait, _) => text.push_str("others that go first are waiting"),
             (_, None) => text.push_str("the picked endpoint is not in the record"),
             (reason, Some(best)) => {
                 let (name, total) = (&best.name, best.total);
@@ -27,7 +29,11 @@ impl Decision {
                     PickReason::TieByLeastRecent => {
                         format!("{name} shares the highest score, {total:.3}, and was chosen longest ago")
                     }
-                    PickReason::HighestScore | PickReason::NoEndpoint | PickReason::PoolFull => {
+                    PickReason::HighestScore
+                    | PickReason::NoEndpoint
+                    | PickReason::PoolFull
+                    | PickReason::BandFull
+                    | PickReason::OthersWait => {
                         format!("{name} has the highest score, {total:.3}")
                     }
                 };

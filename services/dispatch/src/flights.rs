@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use flow_control::Ask;
 use pool::Moment;
 
 use crate::{
@@ -53,6 +54,8 @@ pub(crate) struct Flight {
     /// In which term of its endpoint's health it was sent there.
     pub(crate) term: Term,
     pub(crate) judged: Judged,
+    /// How it was ranked.
+    pub(crate) ask: Ask,
 }
 
 impl Flight {

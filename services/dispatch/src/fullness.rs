@@ -2,14 +2,15 @@
 //!
 //! Only what it reports can make it full: enough requests waiting, or a full cache with one waiting. Own requests that
 //! the report cannot have shown count only beyond its *slack*, which is what its free cache will hold, so that a burst
-//! onto idle engines is not refused. An endpoint whose report is missing or old is never full by guesswork: then the
+//! onto idle engines is not refused. Own requests that the report counts and that have ended since have each made room for
+//! one of those that it shows waiting. An endpoint whose report is missing or old is never full by guesswork: then the
 //! operator's cap, or its own request for a pause, is all that stops work.
 
 use pool::{Load, Moment};
 use scheduling::{BLOCK_TOKENS, Rejected, Tier};
 
 use crate::{
-    Full, Settings,
+    Settings,
     endpoint_state::EndpointState,
     load_now::Fresh,
     work::{OwnWork, Stage},
@@ -59,12 +60,12 @@ pub(crate) fn room(state: &EndpointState, tier: Tier, fresh: &Fresh, settings: &
         return Room::None(Rejected::SlowStart);
     }
     let capped = capped.max(window);
-    let (Tier::Ready, Some(waiting)) = (tier, waiting(&state.own, fresh, &state.load)) else {
+    let (Tier::Ready, Some(waiting)) = (tier, waiting(state, fresh)) else {
         return Room::Left(capped);
     };
     let kv_cache = fresh.kv_cache.unwrap_or(0.0);
-    let Full { waiting: waiting_max, kv_cache: kv_cache_max } = settings.full;
-    let waiting_max = f64::from(waiting_max.max(1)) * f64::from(state.load.ranks.max(1));
+    let kv_cache_max = settings.full.kv_cache;
+    let waiting_max = waiting_max(state, settings);
     if waiting >= waiting_max || (kv_cache >= kv_cache_max && waiting >= 1.0) {
         return Room::None(Rejected::Full);
     }
@@ -72,8 +73,17 @@ pub(crate) fn room(state: &EndpointState, tier: Tier, fresh: &Fresh, settings: &
     Room::Left((waiting / waiting_max).max(cache_share * CACHE_ALONE).max(capped))
 }
 
+/// Requests waiting that make an endpoint full.
+pub(crate) fn waiting_max(state: &EndpointState, settings: &Settings) -> f64 {
+    f64::from(settings.full.waiting.max(1)) * f64::from(state.load.ranks.max(1))
+}
+
 /// Requests that wait or must be taken to wait, for fullness. `None` when the endpoint does not say.
-pub(crate) fn waiting(own: &OwnWork, fresh: &Fresh, load: &Load) -> Option<f64> {
+pub(crate) fn waiting(state: &EndpointState, fresh: &Fresh) -> Option<f64> {
+    waiting_of(&state.own, f64::from(state.ended.in_report()), fresh, &state.load)
+}
+
+fn waiting_of(own: &OwnWork, ended: f64, fresh: &Fresh, load: &Load) -> Option<f64> {
     let reported = fresh.waiting?;
     let [before, settling, since] =
         [Stage::Before, Stage::Settling, Stage::Since].map(|stage| f64::from(own.at(stage).unanswered));
@@ -81,7 +91,8 @@ pub(crate) fn waiting(own: &OwnWork, fresh: &Fresh, load: &Load) -> Option<f64> 
     // does not say how many run cannot be caught hanging.
     let running = fresh.running.unwrap_or(f64::INFINITY);
     if reported > 0.0 {
-        return Some(reported.max(before + settling - running) + since);
+        let still = (reported - ended).max(0.0);
+        return Some(still.max(before + settling - running) + since);
     }
     let hanging = (before - running).max(0.0);
     let not_running = (settling - (running - before).max(0.0)).max(0.0);

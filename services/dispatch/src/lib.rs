@@ -10,8 +10,9 @@
 
 mod adapters;
 mod decision;
-mod drain_rate;
+mod ended;
 mod endpoint_state;
+mod evictable;
 mod explain;
 mod flights;
 mod fullness;

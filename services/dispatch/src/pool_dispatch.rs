@@ -4,19 +4,21 @@ mod admission;
 mod health;
 mod members;
 mod picking;
+mod releasing;
 mod viewing;
 
 use std::collections::BTreeMap;
 
-use flow_control::RetryBudget;
+use flow_control::{Queue, RetryBudget};
 use pool::{EndpointId, Moment, Observation};
 use scheduling::{Candidate, IndexStats, PrefixIndex, Profile};
 
 use crate::{
     Gone, Permit, Settings,
-    drain_rate::DrainRate,
     endpoint_state::{EndpointState, Life, Presence},
+    evictable::Evictable,
     flights::Flights,
+    waiting::Held,
 };
 pub use health::{Ejected, HealthChange, NoRetry};
 use picking::Surveyed;
@@ -34,8 +36,9 @@ pub struct PoolDispatch {
     flights: Flights,
     index: PrefixIndex,
     profile: Profile,
-    drain_rate: DrainRate,
     retry_budget: RetryBudget,
+    queue: Queue<Held>,
+    evictable: Evictable,
     /// Picks made so far.
     picks: u64,
     scratch: Scratch,
@@ -58,8 +61,9 @@ impl PoolDispatch {
             flights: Flights::default(),
             index: PrefixIndex::new(settings.prefix_budget_bytes),
             profile: Profile::new(settings.weights),
-            drain_rate: DrainRate::default(),
             retry_budget: RetryBudget::default(),
+            queue: Queue::new(settings.flow),
+            evictable: Evictable::default(),
             picks: 0,
             scratch: Scratch::default(),
             settings,
@@ -78,6 +82,7 @@ impl PoolDispatch {
                 };
             }
         }
+        self.queue.configure(settings.flow);
         self.settings = settings;
     }
 
@@ -129,6 +134,9 @@ impl PoolDispatch {
 
     /// The first byte of the answer's content arrived. Not its head: streaming engines send that before any work.
     pub fn answered(&mut self, permit: &Permit, _now: Moment) {
+        if let Some(index) = self.flights.find(permit) {
+            self.evictable.leave(&self.flights.get(index).ask, permit);
+        }
         self.change(permit, |state, index, flights| {
             state.change(index, flights, |flight| flight.answered = true);
             if let Some(name) = flights.get(index).adapter.as_deref() {
@@ -145,14 +153,13 @@ impl PoolDispatch {
     /// The request is over, whatever became of it.
     pub fn complete(&mut self, permit: Permit, now: Moment) {
         let Some(index) = self.flights.find(&permit) else { return };
-        let (slot, answered) = (self.flights.get(index).slot, self.flights.get(index).answered);
+        let slot = self.flights.get(index).slot;
+        self.evictable.leave(&self.flights.get(index).ask, &permit);
         if let Some(state) = &mut self.endpoints[slot as usize] {
             state.depart(index, &mut self.flights);
+            state.ended.note(self.flights.get(index), now);
         }
         self.flights.close(index);
-        if answered {
-            self.drain_rate.count(now);
-        }
         self.forget_if_left(slot);
     }
 

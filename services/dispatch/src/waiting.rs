@@ -1,9 +1,10 @@
 //! What becomes of a request that asks for a place and may have to wait for it.
 
-use flow_control::Ticket;
-use pool::Moment;
+use flow_control::{Choice, Ticket};
+use pool::{EndpointId, Moment};
+use smallvec::SmallVec;
 
-use crate::{Decision, Dispatched, FlightId, Refusal};
+use crate::{Decision, Dispatched, FlightId, Refusal, Request};
 
 /// The answer to [`PoolDispatch::admit`](crate::PoolDispatch::admit).
 #[derive(Debug)]
@@ -64,4 +65,46 @@ pub enum More {
     Perhaps,
     /// Nothing more fits now.
     No,
+}
+
+/// What is kept of a [`Request`] while it waits. Its prompt's hashes are a thirtieth of its body, which is bounded.
+#[derive(Debug)]
+pub(crate) struct Held {
+    prefix: Box<[u64]>,
+    prompt_tokens: u32,
+    adapter: Option<Box<str>>,
+    tie: u64,
+    exclude: SmallVec<[EndpointId; 2]>,
+    only: Option<EndpointId>,
+}
+
+impl Held {
+    pub(crate) fn of(request: &Request<'_>) -> Self {
+        Self {
+            prefix: request.prefix.into(),
+            prompt_tokens: request.prompt_tokens,
+            adapter: request.adapter.map(Into::into),
+            tie: request.tie,
+            exclude: SmallVec::from_slice(request.exclude),
+            only: request.only,
+        }
+    }
+
+    pub(crate) fn request(&self) -> Request<'_> {
+        Request {
+            prefix: &self.prefix,
+            prompt_tokens: self.prompt_tokens,
+            adapter: self.adapter.as_deref(),
+            tie: self.tie,
+            exclude: &self.exclude,
+            only: self.only,
+        }
+    }
+}
+
+impl Request<'_> {
+    /// Whether any endpoint will do.
+    pub(crate) fn choice(&self) -> Choice {
+        if self.only.is_none() && self.exclude.is_empty() { Choice::Any } else { Choice::Some }
+    }
 }

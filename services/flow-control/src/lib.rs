@@ -7,13 +7,16 @@
 
 mod ask;
 mod band;
+mod drain_rate;
 mod queue;
 pub mod quota;
+mod retry_after;
 mod retry_budget;
 mod settings;
 
 pub use ask::{Ask, Flow};
 pub use band::Band;
-pub use queue::{QueueFull, Ticket};
+pub use queue::{Choice, Joined, Left, Look, Queue, QueueFull, Ticket};
+pub use retry_after::retry_after_s;
 pub use retry_budget::RetryBudget;
 pub use settings::{BandSettings, Fairness, Ordering, Settings};

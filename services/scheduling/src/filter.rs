@@ -38,6 +38,8 @@ pub enum Rejected {
     BackingOff,
     /// It holds as many of our requests as the operator allows.
     AtCap,
+    /// What room it has is kept for requests of higher priority.
+    Reserved,
     /// Its readings are too old while another endpoint's are fresh.
     Stale,
     /// It was never read, while another was.
@@ -60,7 +62,7 @@ impl Rejected {
     /// Whether it only lacks room: if all others do too, the pool is full rather than empty.
     pub const fn is_full(self) -> bool {
         match self {
-            Self::Full | Self::BackingOff | Self::AtCap | Self::Probing | Self::SlowStart => true,
+            Self::Full | Self::BackingOff | Self::AtCap | Self::Reserved | Self::Probing | Self::SlowStart => true,
             Self::Stale | Self::Starting | Self::Ejected | Self::Draining | Self::Excluded | Self::NotAsked => false,
         }
     }
@@ -71,6 +73,7 @@ impl Rejected {
             Self::Full => "full",
             Self::BackingOff => "backing_off",
             Self::AtCap => "at_cap",
+            Self::Reserved => "reserved",
             Self::Stale => "stale",
             Self::Starting => "starting",
             Self::Ejected => "ejected",

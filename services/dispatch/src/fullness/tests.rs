@@ -19,7 +19,7 @@ fn fresh(waiting: f64, running: f64) -> Fresh {
 #[test]
 fn waiting_by_what_the_report_can_have_shown() {
     let load = Load::default();
-    let case = |own: OwnWork, fresh: Fresh| waiting(&own, &fresh, &load).unwrap();
+    let case = |own: OwnWork, fresh: Fresh| waiting_of(&own, 0.0, &fresh, &load).unwrap();
     assert_eq!(case(own(0, 0, 64, 100), fresh(0.0, 0.0)), 0.0, "within the slack");
     assert_eq!(case(own(0, 0, 70, 100), fresh(0.0, 0.0)), 6.0, "beyond it");
     assert_eq!(case(own(0, 40, 30, 100), fresh(0.0, 0.0)), 6.0, "also what was just before the report");
@@ -28,7 +28,7 @@ fn waiting_by_what_the_report_can_have_shown() {
     assert_eq!(case(own(9, 3, 0, 100), fresh(0.0, 12.0)), 0.0);
     assert_eq!(case(own(0, 0, 3, 100), fresh(2.0, 0.0)), 5.0, "a queue leaves no slack");
     assert_eq!(case(own(9, 0, 3, 100), fresh(2.0, 4.0)), 8.0);
-    assert_eq!(waiting(&own(0, 0, 99, 1), &Fresh::default(), &load), None);
+    assert_eq!(waiting_of(&own(0, 0, 99, 1), 0.0, &Fresh::default(), &load), None);
 }
 
 #[test]

@@ -3,8 +3,14 @@
 use flow_control::{Ask, Band, Ticket};
 use pool::Moment;
 
-use super::PoolDispatch;
-use crate::{Admitted, Decision, Freed, More, Permit, Refusal, Request};
+use super::{
+    PoolDispatch,
+    picking::{Gate, Unplaced},
+};
+use crate::{
+    Admitted, Basis, Decision, Dispatched, FlowControl, Freed, Permit, PickReason, QueueFull, Refusal, Request,
+    waiting::{Held, Waiting},
+};
 
 impl PoolDispatch {
     /// Gives a request a place if it is its turn and there is room, else lets it wait if it may. `decision` is
@@ -13,57 +19,115 @@ impl PoolDispatch {
     pub fn admit(
         &mut self,
         request: &Request<'_>,
-        _ask: &Ask,
+        ask: &Ask,
         now: Moment,
         decision: &mut Decision,
-        _freed: &mut Vec<Freed>,
+        freed: &mut Vec<Freed>,
     ) -> Admitted {
-        match self.dispatch(request, now, decision) {
-            Ok(dispatched) => Admitted::Placed(dispatched),
-            Err(refusal) => Admitted::Refused(refusal),
+        if self.has_waiting() {
+            // What time alone has made room for goes to those who wait. What this call does not reach waits on.
+            let _ = self.release(now, freed);
         }
-    }
-
-    /// Hands out the room there is to those who wait. Call it after every change that may have made room, as long as
-    /// someone waits; also now and then (every 20 ms or so), for room that time alone makes.
-    pub fn release(&mut self, _now: Moment, _freed: &mut Vec<Freed>) -> More {
-        More::No
+        if self.queue.goes_after_others(ask) {
+            decision.begin(request.prefix.len() as u32, Basis::Reports).end();
+            if self.least_fullness(request, now).is_none() {
+                return Admitted::Refused(Refusal::NoEndpoint);
+            }
+            decision.reason = PickReason::OthersWait;
+            return self.wait(request, ask, now, freed);
+        }
+        match self.pick(request, ask, self.gate(ask.band()), now, decision) {
+            Ok(dispatched) => {
+                self.placed(ask, &dispatched, now);
+                Admitted::Placed(dispatched)
+            }
+            Err(Unplaced::NoEndpoint) => Admitted::Refused(Refusal::NoEndpoint),
+            Err(Unplaced::NoRoom) => self.wait(request, ask, now, freed),
+        }
     }
 
     /// The request waits no longer: its client is gone. False: it does not wait any more, and its fate was or is in a
     /// [`Freed`].
-    pub fn withdraw(&mut self, _ticket: Ticket) -> bool {
-        false
+    pub fn withdraw(&mut self, ticket: Ticket) -> bool {
+        self.queue.leave(ticket).is_some()
     }
 
     /// The request's wait is over. Why it is refused; `None`: it does not wait any more, and its fate was or is in a
     /// [`Freed`].
-    pub fn expire(&mut self, _ticket: Ticket, _now: Moment) -> Option<Refusal> {
-        None
+    pub fn expire(&mut self, ticket: Ticket, now: Moment) -> Option<Refusal> {
+        let left = self.queue.leave(ticket)?;
+        Some(self.refusal_in_the_end(&left.waiting, now))
     }
 
     /// Whether anyone waits.
     pub fn has_waiting(&self) -> bool {
-        false
+        !self.queue.is_empty()
     }
 
     /// Requests waiting in a band.
-    pub fn waiting(&self, _band: Band) -> u32 {
-        0
+    pub fn waiting(&self, band: Band) -> u32 {
+        self.queue.waiting(band)
     }
 
     /// Bytes of bodies waiting in a band.
-    pub fn waiting_bytes(&self, _band: Band) -> u64 {
-        0
+    pub fn waiting_bytes(&self, band: Band) -> u64 {
+        self.queue.waiting_bytes(band)
     }
 
     /// When the next wait is over.
     pub fn next_expiry(&self) -> Option<Moment> {
-        None
+        self.queue.next_expiry()
     }
 
     /// So many tokens were generated for the request so far, since this was last said. Say it before completing: with
     /// [`Fairness::LeastAttainedService`](flow_control::Fairness::LeastAttainedService) its flow's next turn depends on
     /// it.
-    pub fn generated(&mut self, _permit: &Permit, _tokens: u32, _now: Moment) {}
+    pub fn generated(&mut self, permit: &Permit, tokens: u32, now: Moment) {
+        if let Some(index) = self.flights.find(permit) {
+            self.queue.served(self.flights.get(index).ask.flow, u64::from(tokens), now);
+        }
+    }
+
+    /// The gate that a band's requests pass.
+    pub(super) fn gate(&self, band: Band) -> Gate {
+        match self.settings.flow_control {
+            FlowControl::On => Gate::Below(self.settings.flow.band(band).max_saturation),
+            FlowControl::Off => Gate::Open,
+        }
+    }
+
+    /// Books a place that was given out.
+    pub(super) fn placed(&mut self, ask: &Ask, dispatched: &Dispatched, now: Moment) {
+        self.queue.placed(ask, now);
+        // At least one, so that flows with nothing to compute take turns, too.
+        self.queue.served(ask.flow, u64::from(dispatched.uncached_tokens.max(1)), now);
+    }
+
+    /// Why a request is refused whose wait is over.
+    pub(super) fn refusal_in_the_end(&self, held: &Held, now: Moment) -> Refusal {
+        match self.least_fullness(&held.request(), now) {
+            Some(_) => Refusal::Expired,
+            None => Refusal::NoEndpoint,
+        }
+    }
+
+    fn wait(&mut self, request: &Request<'_>, ask: &Ask, now: Moment, freed: &mut Vec<Freed>) -> Admitted {
+        if ask.wait_until.is_some_and(|until| until <= now) {
+            return Admitted::Refused(Refusal::Expired);
+        }
+        match self.queue.join(ask, request.choice(), || Held::of(request), now) {
+            Ok(joined) => {
+                freed.extend(
+                    joined.pushed_out.into_iter().map(|left| Freed::Refused {
+                        ticket: left.ticket,
+                        refusal: Refusal::Full(QueueFull::PushedOut),
+                    }),
+                );
+                self.evict(now, freed);
+                Admitted::Waiting(Waiting { ticket: joined.ticket, expires_at: joined.expires_at })
+            }
+            Err(QueueFull::NoWaiting) if ask.band() == Band::Sheddable => Admitted::Refused(Refusal::Shed),
+            Err(why) => Admitted::Refused(Refusal::Full(why)),
+        }
+    }
 }

@@ -1,7 +1,8 @@
 //! The pick: survey the endpoints, drop those that cannot be chosen, rate the rest, and reserve the place, in one step.
 
+use flow_control::Ask;
 use pool::{EndpointId, Moment};
-use scheduling::{Ask, BLOCK_TOKENS, Candidate, Model, Ranked, Rejected, Residency, Scores, Tier};
+use scheduling::{BLOCK_TOKENS, Candidate, Model, Ranked, Rejected, Residency, Scores, Tier};
 
 use super::PoolDispatch;
 use crate::{
@@ -25,6 +26,34 @@ pub(super) struct Surveyed {
     rejected: Option<Rejected>,
 }
 
+/// Whether the room there is may be used.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Gate {
+    /// When the least loaded endpoint is less full than this, 0–1.
+    Below(f64),
+    /// Always, and without room too.
+    Open,
+}
+
+impl Gate {
+    /// Whether it is open when the least loaded endpoint is so full.
+    pub(super) fn lets_pass(self, least_fullness: f64) -> bool {
+        match self {
+            Self::Below(limit) => least_fullness < limit,
+            Self::Open => true,
+        }
+    }
+}
+
+/// Why no place was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Unplaced {
+    /// There is no endpoint that could take the request, with room or without.
+    NoEndpoint,
+    /// None of those that could has room for it.
+    NoRoom,
+}
+
 /// What the survey says of all endpoints together.
 struct Outlook {
     /// The best tier that has an endpoint which may be asked.
@@ -38,8 +67,8 @@ pub(super) fn cached_tokens(blocks: u32, prompt_tokens: u32) -> u32 {
 }
 
 impl PoolDispatch {
-    /// Picks an endpoint and reserves a place there in one step. `decision` is overwritten with the record of it, also
-    /// when the request is refused.
+    /// Picks an endpoint and reserves a place there in one step, without waiting and without regard to who waits: for
+    /// work that is not a client's. `decision` is overwritten with the record of it, also when the request is refused.
     ///
     /// # Errors
     /// [`Refusal::NoEndpoint`] when none could take it whatever its load, [`Refusal::Full`] when those that could are
@@ -50,11 +79,27 @@ impl PoolDispatch {
         now: Moment,
         decision: &mut Decision,
     ) -> Result<Dispatched, Refusal> {
+        let placed = self.pick(request, &Ask::default(), Gate::Below(1.0), now, decision);
+        placed.map_err(|unplaced| match unplaced {
+            Unplaced::NoEndpoint => Refusal::NoEndpoint,
+            Unplaced::NoRoom => Refusal::Full(QueueFull::NoWaiting),
+        })
+    }
+
+    /// Picks an endpoint behind the gate and reserves a place there.
+    pub(super) fn pick(
+        &mut self,
+        request: &Request<'_>,
+        ask: &Ask,
+        gate: Gate,
+        now: Moment,
+        decision: &mut Decision,
+    ) -> Result<Dispatched, Unplaced> {
         self.index.tidy();
         self.index.matches(request.prefix, &mut self.scratch.matched);
         let horizon = Horizon::new(&self.settings, now);
         let outlook = self.survey(request, &horizon);
-        self.gather(request, &outlook, &horizon);
+        let kept_back = self.gather(request, &outlook, gate, &horizon);
         let mut record = decision.begin(request.prefix.len() as u32, outlook.basis());
         let room = !self.scratch.candidates.is_empty() && self.flights.open_count() < IN_FLIGHT_MAX;
         if room {
@@ -63,14 +108,15 @@ impl PoolDispatch {
         self.note_rejected(&mut record, now);
         record.end();
         if !room {
-            let refusal = self.refusal();
-            decision.reason = match refusal {
-                Refusal::NoEndpoint => PickReason::NoEndpoint,
-                Refusal::Full(_) | Refusal::Shed | Refusal::Expired => PickReason::PoolFull,
+            let unplaced = self.unplaced();
+            decision.reason = match (unplaced, kept_back) {
+                (Unplaced::NoEndpoint, _) => PickReason::NoEndpoint,
+                (Unplaced::NoRoom, false) => PickReason::PoolFull,
+                (Unplaced::NoRoom, true) => PickReason::BandFull,
             };
-            return Err(refusal);
+            return Err(unplaced);
         }
-        Ok(self.reserve(request, decision, now))
+        Ok(self.reserve(request, ask, decision, now))
     }
 
     /// Whether an endpoint of a ranked list still takes work: neither gone nor draining nor full.
@@ -106,41 +152,78 @@ impl PoolDispatch {
         outlook
     }
 
-    /// Turns the endpoints of the best tier that have room into candidates.
-    fn gather(&mut self, request: &Request<'_>, outlook: &Outlook, horizon: &Horizon) {
+    /// Turns the endpoints of the best tier that have room into candidates. True when there are some and the gate keeps
+    /// them back.
+    fn gather(&mut self, request: &Request<'_>, outlook: &Outlook, gate: Gate, horizon: &Horizon) -> bool {
+        let least = self.gather_with_room(request, outlook, horizon);
+        match gate {
+            Gate::Below(limit) if least < limit => false,
+            Gate::Below(_) => {
+                let kept_back = !self.scratch.candidates.is_empty();
+                self.scratch.candidates.clear();
+                for surveyed in self.scratch.surveyed.iter_mut().filter(|s| s.rejected.is_none()) {
+                    surveyed.rejected = Some(Rejected::Reserved);
+                }
+                kept_back
+            }
+            Gate::Open if self.scratch.candidates.is_empty() => {
+                self.gather_full(request, outlook, horizon);
+                false
+            }
+            Gate::Open => false,
+        }
+    }
+
+    /// The usual candidates. Returns the least fullness among them, 1 if there are none.
+    fn gather_with_room(&mut self, request: &Request<'_>, outlook: &Outlook, horizon: &Horizon) -> f64 {
+        let mut least: f64 = 1.0;
         self.scratch.candidates.clear();
         for surveyed in self.scratch.surveyed.iter_mut().filter(|s| s.rejected.is_none()) {
             let Some(state) = &self.endpoints[surveyed.slot as usize] else { continue };
             surveyed.rejected = if Some(surveyed.tier) == outlook.best {
                 match room(state, surveyed.tier, &surveyed.fresh, &self.settings, horizon.now) {
-                    Room::Left(_) => None,
+                    Room::Left(share) => {
+                        least = least.min(share);
+                        None
+                    }
                     Room::None(why) => Some(why),
                 }
             } else {
                 surveyed.tier.rejection()
             };
             if surveyed.rejected.is_none() {
-                let matched = state.lane.map_or(0, |lane| self.scratch.matched[lane.index()]);
-                let filled = outlook.fill(surveyed.fresh);
-                self.scratch.candidates.push(candidate(surveyed.slot, state, &filled, matched, request, horizon));
+                self.scratch.candidates.push(candidate(
+                    surveyed,
+                    state,
+                    &self.scratch.matched,
+                    outlook,
+                    request,
+                    horizon,
+                ));
             }
+        }
+        least
+    }
+
+    /// Those that lack nothing but room, for a pool in which nobody waits for it.
+    fn gather_full(&mut self, request: &Request<'_>, outlook: &Outlook, horizon: &Horizon) {
+        for surveyed in self.scratch.surveyed.iter_mut().filter(|s| s.rejected.is_some_and(Rejected::is_full)) {
+            let Some(state) = &self.endpoints[surveyed.slot as usize] else { continue };
+            surveyed.rejected = None;
+            self.scratch.candidates.push(candidate(surveyed, state, &self.scratch.matched, outlook, request, horizon));
         }
     }
 
-    /// Full when an endpoint lacked nothing but room.
-    fn refusal(&self) -> Refusal {
+    /// No room when an endpoint lacked nothing else.
+    fn unplaced(&self) -> Unplaced {
         let only_full = |s: &Surveyed| s.rejected.is_none_or(Rejected::is_full);
-        if self.scratch.surveyed.iter().any(only_full) {
-            Refusal::Full(QueueFull::NoWaiting)
-        } else {
-            Refusal::NoEndpoint
-        }
+        if self.scratch.surveyed.iter().any(only_full) { Unplaced::NoRoom } else { Unplaced::NoEndpoint }
     }
 
     /// Ranks the candidates into the record.
     fn choose(&mut self, request: &Request<'_>, record: &mut Recorder<'_>, now: Moment) {
         let model = if request.adapter.is_some() { Model::Adapter } else { Model::Base };
-        let ask = Ask::new(request.prefix, model, request.tie);
+        let ask = scheduling::Ask::new(request.prefix, model, request.tie);
         let candidates = &self.scratch.candidates;
         let Some((won, ranked)) = self.profile.rank(&ask, candidates, CANDIDATES_MAX) else { return };
         record.decision.reason = won.into();
@@ -171,7 +254,7 @@ impl PoolDispatch {
     }
 
     /// Opens a flight to the first of the ranked list.
-    fn reserve(&mut self, request: &Request<'_>, decision: &Decision, now: Moment) -> Dispatched {
+    fn reserve(&mut self, request: &Request<'_>, ask: &Ask, decision: &Decision, now: Moment) -> Dispatched {
         let first = decision.picked.first().expect("a pick with candidates has a first");
         let slot = *self.slots.get(first).expect("a candidate is a member");
         let lane = self.endpoints[slot as usize].as_ref().and_then(|state| state.lane);
@@ -189,8 +272,10 @@ impl PoolDispatch {
             adapter: None,
             term: Term::default(),
             judged: Judged::default(),
+            ask: *ask,
         });
         self.retry_budget.request(now);
+        self.evictable.board(ask, &permit);
         let index = self.flights.find(&permit).expect("the flight was just opened");
         self.place(index, request.adapter, request.prefix, held);
         Dispatched { permit, ranked: decision.picked.clone(), cached_tokens, uncached_tokens }
@@ -230,7 +315,7 @@ impl Outlook {
 }
 
 /// Why an endpoint cannot be asked for this request, whatever its load.
-fn not_for(request: &Request<'_>, state: &EndpointState, now: Moment) -> Option<Rejected> {
+pub(super) fn not_for(request: &Request<'_>, state: &EndpointState, now: Moment) -> Option<Rejected> {
     let id = state.endpoint.id;
     if state.presence != Presence::Serving {
         return Some(Rejected::Draining);
@@ -245,26 +330,27 @@ fn not_for(request: &Request<'_>, state: &EndpointState, now: Moment) -> Option<
 }
 
 fn candidate(
-    slot: u32,
+    surveyed: &Surveyed,
     state: &EndpointState,
-    filled: &Fresh,
-    matched_blocks: u32,
+    matched: &[u32],
+    outlook: &Outlook,
     request: &Request<'_>,
     horizon: &Horizon,
 ) -> Candidate {
+    let filled = &outlook.fill(surveyed.fresh);
     let (own, since) = (&state.own, state.own.at(Stage::Since));
     let residency = request.adapter.map_or(Residency::Absent, |name| {
         state.adapters.residency(name, state.adapter_report(horizon, filled.running))
     });
     Candidate {
-        slot,
+        slot: surveyed.slot,
         name_hash: state.name_hash,
         waiting: load_now::waiting(own, filled),
         answered_since: since.requests - since.unanswered,
         uncached_tokens: own.total().uncached_tokens,
         running: load_now::running(own, filled),
         kv_cache: load_now::kv_cache(own, filled, &state.load),
-        matched_blocks,
+        matched_blocks: state.lane.map_or(0, |lane| matched[lane.index()]),
         residency,
         last_picked: state.last_picked,
     }

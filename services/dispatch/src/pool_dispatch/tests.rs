@@ -14,7 +14,10 @@ use std::{sync::Arc, time::Duration};
 
 use pool::{CacheShape, Endpoint, EndpointId, Load, Moment, NoPage, Observation, Signal};
 
-use crate::{Decision, Dispatched, Membership, Permit, PoolDispatch, Refusal, Request, Settings, Standing, Weights};
+use crate::{
+    Admitted, Ask, Decision, Dispatched, Freed, Membership, Permit, PoolDispatch, Refusal, Request, Settings, Standing,
+    Weights,
+};
 
 pub(super) fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
@@ -62,6 +65,7 @@ pub(super) struct Rig {
     pub(super) decision: Decision,
     prompts: u64,
     held: Vec<Permit>,
+    pub(super) freed: Vec<Freed>,
 }
 
 impl Rig {
@@ -70,7 +74,7 @@ impl Rig {
         let mut pool = PoolDispatch::new(settings);
         let now = Moment::ORIGIN + ms(1_000);
         pool.set_endpoints(&(0..n).map(member).collect::<Vec<_>>(), now);
-        Self { pool, now, decision: Decision::default(), prompts: 0, held: Vec::new() }
+        Self { pool, now, decision: Decision::default(), prompts: 0, held: Vec::new(), freed: Vec::new() }
     }
 
     /// Endpoints 0..n, all reported idle just now.
@@ -108,6 +112,19 @@ impl Rig {
 
     pub(super) fn dispatch(&mut self, request: Request<'_>) -> Result<Dispatched, Refusal> {
         self.pool.dispatch(&request, self.now, &mut self.decision)
+    }
+
+    /// A request of this priority: its place, if it gets one at once.
+    pub(super) fn admit(&mut self, priority: i32, request: Request<'_>) -> Option<Dispatched> {
+        match self.ask(Ask { priority, ..Ask::default() }, request) {
+            Admitted::Placed(dispatched) => Some(dispatched),
+            Admitted::Waiting(_) | Admitted::Refused(_) => None,
+        }
+    }
+
+    /// What becomes of a request; what becomes of others is kept in `freed`.
+    pub(super) fn ask(&mut self, ask: Ask, request: Request<'_>) -> Admitted {
+        self.pool.admit(&request, &ask, self.now, &mut self.decision, &mut self.freed)
     }
 
     /// A request with this prompt: where it went, and its permit.

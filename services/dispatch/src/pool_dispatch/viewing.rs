@@ -1,43 +1,68 @@
 //! The pool as others see it: its saturation, how long to wait, and a copy for people.
 
+use std::time::Duration;
+
 use pool::Moment;
 use scheduling::{Rejected, Tier};
 
-use super::PoolDispatch;
+use super::{PoolDispatch, picking::not_for};
 use crate::{
-    Band, EndpointView, PoolView,
-    drain_rate::WINDOW_S,
+    Band, EndpointView, PoolView, Request,
     endpoint_state::{EndpointState, Presence},
     fullness::{self, Room, room},
     horizon::Horizon,
     load_now::Fresh,
 };
 
-/// Seconds to wait that are ever named: whole ones, at least 1 by contract, and no more than a client would believe.
-const RETRY_AFTER_S: std::ops::RangeInclusive<f64> = 1.0..=60.0;
-
 impl PoolDispatch {
     /// Load ÷ capacity of the least loaded endpoint, 0–1. It is 1 exactly when none has room, as in an empty pool.
     pub fn saturation(&self, now: Moment) -> f64 {
-        let horizon = Horizon::new(&self.settings, now);
-        self.usable(&horizon).map(|(state, tier)| self.room(state, tier, &horizon).fullness()).fold(1.0, f64::min)
+        self.least_fullness(&Request::default(), now).unwrap_or(1.0)
     }
 
-    /// Whole seconds after which room can be expected, for the refusal of a request: the time in which the queue will
-    /// have been worked off at the rate of the last ten seconds, or the end of the pause that an endpoint asked for.
-    pub fn retry_after_s(&self, _band: Band, _random: u64, now: Moment) -> u32 {
+    /// Whole seconds after which a request of this band can expect a place, for the refusal of one: when all who wait
+    /// there and above will have been placed, at the speed of the last ten seconds; or when the pause ends that an endpoint
+    /// asked for. `random` moves it a little, so that those refused together do not come back together.
+    pub fn retry_after_s(&self, band: Band, random: u64, now: Moment) -> u32 {
         let horizon = Horizon::new(&self.settings, now);
-        let queued: f64 = self.usable(&horizon).filter_map(|(state, _)| queued(state, &horizon)).sum();
-        let rate_per_s = self.drain_rate.per_s(now);
-        // Nothing ended within the whole window: it takes at least that long.
-        let drained_in_s = if rate_per_s > 0.0 { queued.max(1.0) / rate_per_s } else { WINDOW_S as f64 };
-        let room_in_s = self.usable(&horizon).map(|(state, tier)| match self.room(state, tier, &horizon) {
-            Room::Left(_) => 0.0,
-            Room::None(Rejected::BackingOff) => state.backing_off_until.since(now).as_secs_f64(),
-            Room::None(_) => drained_in_s,
+        // An engine with more waiting than makes it full has to work that off first.
+        let excess = self.usable(&horizon).map(|(state, _)| self.excess(state, &horizon));
+        let least_excess = excess.fold(f64::INFINITY, f64::min);
+        let endpoints = self.usable(&horizon).count() as f64;
+        let beyond = if endpoints > 0.0 { endpoints.mul_add(least_excess, 1.0) } else { 1.0 };
+        let served_in = self.queue.served_in(band, beyond, now);
+        let nobody_waits = Band::ALL.iter().filter(|&&other| other <= band).all(|&band| self.waiting(band) == 0);
+        let room_in = self.usable(&horizon).map(|(state, tier)| match self.room(state, tier, &horizon) {
+            Room::Left(share) if nobody_waits && self.gate(band).lets_pass(share) => Duration::ZERO,
+            Room::None(Rejected::BackingOff) => state.backing_off_until.since(now),
+            Room::Left(_) | Room::None(_) => served_in,
         });
-        let seconds = room_in_s.fold(f64::INFINITY, f64::min).min(*RETRY_AFTER_S.end());
-        seconds.max(*RETRY_AFTER_S.start()).ceil() as u32
+        flow_control::retry_after_s(room_in.min().unwrap_or(served_in), random)
+    }
+
+    /// The least load ÷ capacity, 0–1, among the endpoints that a request could be given to, room or not: the best tier of
+    /// those that it may use. `None`: there is none.
+    pub(super) fn least_fullness(&self, request: &Request<'_>, now: Moment) -> Option<f64> {
+        let horizon = Horizon::new(&self.settings, now);
+        let mut least: Option<(Tier, f64)> = None;
+        let mut closed = None;
+        for state in self.endpoints.iter().flatten() {
+            match not_for(request, state, now) {
+                None => {}
+                Some(why) => {
+                    closed = closed.or(why.is_full().then_some(1.0));
+                    continue;
+                }
+            }
+            let tier = state.tier(&horizon);
+            let fullness = || self.room(state, tier, &horizon).fullness();
+            least = match least {
+                Some((best, _)) if best < tier => least,
+                Some((best, least)) if best == tier => Some((tier, least.min(fullness()))),
+                Some(_) | None => Some((tier, fullness())),
+            };
+        }
+        least.map(|(_, fullness)| fullness).or(closed)
     }
 
     /// A copy of everything worth seeing.
@@ -84,8 +109,10 @@ impl PoolDispatch {
     fn room(&self, state: &EndpointState, tier: Tier, horizon: &Horizon) -> Room {
         room(state, tier, &Fresh::of(&state.load, horizon), &self.settings, horizon.now)
     }
-}
 
-fn queued(state: &EndpointState, horizon: &Horizon) -> Option<f64> {
-    fullness::waiting(&state.own, &Fresh::of(&state.load, horizon), &state.load)
+    /// Requests waiting at an endpoint beyond what makes it full.
+    fn excess(&self, state: &EndpointState, horizon: &Horizon) -> f64 {
+        let waiting = fullness::waiting(state, &Fresh::of(&state.load, horizon));
+        (waiting.unwrap_or(0.0) - fullness::waiting_max(state, &self.settings)).max(0.0).ceil()
+    }
 }

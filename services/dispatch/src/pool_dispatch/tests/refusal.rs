@@ -189,36 +189,24 @@ fn an_endpoint_that_asked_for_a_pause_is_full_until_then() {
 #[test]
 fn the_time_to_wait_follows_the_drain_rate() {
     let mut rig = Rig::idle(2);
+    let seconds = |rig: &Rig| rig.pool.retry_after_s(Band::Standard, 1 << 63, rig.now);
     rig.report_all(&[page(5.0, 0.0), page(7.0, 0.0)]);
-    assert_eq!(
-        rig.pool.retry_after_s(Band::Standard, 1 << 63, rig.now),
-        10,
-        "nothing was ever answered: at least a whole window"
-    );
-    // Four answers a second for ten seconds: twelve waiting are gone after three.
+    assert_eq!(seconds(&rig), 10, "nobody was ever given a place: at least a whole window");
+    // Four places a second for ten seconds.
     for _ in 0..40 {
         rig.pass(ms(250));
         rig.report_all(&[Page::default(); 2]);
-        let (_, permit) = rig.send(&[]);
-        rig.answer_and_complete(permit);
+        let placed = rig.admit(0, Request::default());
+        rig.answer_and_complete(placed.unwrap().permit);
     }
     rig.report_all(&[page(5.0, 0.0), page(7.0, 0.0)]);
-    assert_eq!(rig.pool.retry_after_s(Band::Standard, 1 << 63, rig.now), 3);
+    assert_eq!(seconds(&rig), 1, "the next place is a quarter of a second away");
+    rig.report_all(&[page(15.0, 0.0), page(18.0, 0.0)]);
+    assert_eq!(seconds(&rig), 6, "both have ten or more too many, and one has to go");
     rig.report_all(&[page(500.0, 0.0), page(700.0, 0.0)]);
-    assert_eq!(rig.pool.retry_after_s(Band::Standard, 1 << 63, rig.now), 60);
+    assert_eq!(seconds(&rig), 60);
     rig.report_all(&[Page::default(); 2]);
-    assert_eq!(rig.pool.retry_after_s(Band::Standard, 1 << 63, rig.now), 1);
-}
-
-#[test]
-fn failed_requests_are_no_sign_of_speed() {
-    let mut rig = Rig::idle(1);
-    for _ in 0..100 {
-        let (_, permit) = rig.send(&[]);
-        rig.complete(permit);
-    }
-    rig.report(0, page(9.0, 0.0));
-    assert_eq!(rig.pool.retry_after_s(Band::Standard, 1 << 63, rig.now), 10);
+    assert_eq!(seconds(&rig), 1);
 }
 
 proptest! {

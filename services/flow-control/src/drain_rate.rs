@@ -1,5 +1,6 @@
-//! How fast a pool gets work done, over the last seconds. Seconds without a completion count as such, so the rate falls
-//! to 0 by time and not by the next request.
+//! How fast a pool takes requests on, over the last seconds. Seconds in which none was placed count as such, so the rate
+//! falls to 0 by time and not by the next request. Once requests wait, placements follow completions, so this is the speed
+//! at which a queue is worked off.
 
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use pool::Moment;
 /// Seconds looked back.
 pub(crate) const WINDOW_S: u64 = 10;
 
-/// Completions of the last [`WINDOW_S`] seconds, one count per second.
+/// Placements of the last [`WINDOW_S`] seconds, one count per second.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct DrainRate {
     counts: [u32; WINDOW_S as usize],
@@ -17,7 +18,7 @@ pub(crate) struct DrainRate {
 }
 
 impl DrainRate {
-    /// One request was answered to its end.
+    /// One request was given a place.
     pub(crate) fn count(&mut self, now: Moment) {
         let now_s = now.since_origin().as_secs();
         let passed = now_s.saturating_sub(self.latest_s).min(WINDOW_S);
@@ -29,14 +30,14 @@ impl DrainRate {
         *count = count.saturating_add(1);
     }
 
-    /// Completions per second, over the window that ends now.
+    /// Placements per second, over the window that ends now.
     pub(crate) fn per_s(&self, now: Moment) -> f64 {
         let now_s = now.since_origin().as_secs().max(self.latest_s);
         let first_s = (now_s + 1).saturating_sub(WINDOW_S);
-        let completed: u64 = (first_s..=self.latest_s).map(|s| u64::from(self.counts[Self::bucket(s)])).sum();
+        let placed: u64 = (first_s..=self.latest_s).map(|s| u64::from(self.counts[Self::bucket(s)])).sum();
         // The current second is not over: the window is what has really passed, never less than one second.
         let window = now.since_origin().saturating_sub(Duration::from_secs(first_s)).as_secs_f64().max(1.0);
-        completed as f64 / window
+        placed as f64 / window
     }
 
     fn bucket(second: u64) -> usize {

@@ -1,0 +1,99 @@
+//! Hands out room to those who wait.
+
+use std::mem;
+
+use flow_control::{Ask, Band, Choice, Left, Look, Queue};
+use pool::Moment;
+
+use super::{PoolDispatch, picking::Gate};
+use crate::{Decision, Dispatched, Eviction, Freed, More, Request, waiting::Held};
+
+/// Requests that one call places or refuses, at most: others want the pool's lock, too.
+const RELEASED_MAX: usize = 32;
+
+type Found = (Left<Held>, (Dispatched, Box<Decision>));
+
+impl PoolDispatch {
+    /// Hands out the room there is to those who wait. Call it after every change that may have made room, as long as
+    /// someone waits; also now and then (every 20 ms or so), for room that time alone makes.
+    pub fn release(&mut self, now: Moment, freed: &mut Vec<Freed>) -> More {
+        for _ in 0..RELEASED_MAX {
+            if !self.has_waiting() {
+                return More::No;
+            }
+            match self.refuse_expired(now).or_else(|| self.place_next(now)) {
+                Some(fate) => freed.push(fate),
+                None => {
+                    self.evict(now, freed);
+                    return More::No;
+                }
+            }
+        }
+        More::Perhaps
+    }
+
+    /// Chooses requests in flight to be ended for those of a higher band that must wait.
+    pub(super) fn evict(&mut self, now: Moment, freed: &mut Vec<Freed>) {
+        match self.settings.eviction {
+            Eviction::Never => return,
+            Eviction::BeforeFirstByte => {}
+        }
+        let wanted = (self.waiting(Band::Critical) + self.waiting(Band::Standard)) as usize;
+        // Without an endpoint, nobody's end makes room.
+        if wanted > 0 && self.least_fullness(&Request::default(), now).is_some() {
+            freed.extend(std::iter::from_fn(|| self.evictable.next(wanted)).map(|flight| Freed::Evict { flight }));
+        }
+    }
+
+    fn refuse_expired(&mut self, now: Moment) -> Option<Freed> {
+        let left = self.queue.leave_expired(now)?;
+        Some(Freed::Refused { ticket: left.ticket, refusal: self.refusal_in_the_end(&left.waiting, now) })
+    }
+
+    fn place_next(&mut self, now: Moment) -> Option<Freed> {
+        // Taken out so that it can be gone through while the pool is changed.
+        let mut queue = mem::take(&mut self.queue);
+        let found = self.find_next(&mut queue, now);
+        self.queue = queue;
+        let (left, (dispatched, decision)) = found?;
+        self.placed(&left.ask, &dispatched, now);
+        Some(Freed::Placed { ticket: left.ticket, dispatched, decision })
+    }
+
+    fn find_next(&mut self, queue: &mut Queue<Held>, now: Moment) -> Option<Found> {
+        let least = self.least_fullness(&Request::default(), now)?;
+        for band in Band::ALL {
+            if queue.waiting(band) == 0 {
+                continue;
+            }
+            let gate = self.gate(band);
+            // Closed for a band, it is closed for lower ones.
+            if !gate.lets_pass(least) {
+                return None;
+            }
+            let found = queue.next(band, |ask, held| self.look(ask, held, gate, now));
+            if found.is_some() {
+                return found;
+            }
+        }
+        None
+    }
+
+    /// Looks for a place for one of those who wait.
+    fn look(&mut self, ask: &Ask, held: &Held, gate: Gate, now: Moment) -> Look<(Dispatched, Box<Decision>)> {
+        let request = held.request();
+        // Without wishes there is room, as was just seen.
+        let fits = match request.choice() {
+            Choice::Any => true,
+            Choice::Some => self.least_fullness(&request, now).is_some_and(|least| gate.lets_pass(least)),
+        };
+        if !fits {
+            return Look::NoRoom;
+        }
+        let mut decision = Box::<Decision>::default();
+        match self.pick(&request, ask, gate, now, &mut decision) {
+            Ok(dispatched) => Look::Placed((dispatched, decision)),
+            Err(_) => Look::NoRoom,
+        }
+    }
+}
