@@ -7,6 +7,7 @@ mod basis;
 mod build;
 mod endpoints;
 mod keys;
+mod rules;
 mod sink;
 mod usable;
 
@@ -218,7 +219,9 @@ impl Control {
         self.settings.send_replace(plan.scraping);
         self.wants.send_replace(plan.wants);
         self.reconcile();
-        self.world.routes.store(Arc::new(plan.routes));
+        plan.rules.configure(&self.world);
+        let former = self.world.routes.swap(Arc::new(plan.routes));
+        rules::forget_gone(&former.limits, &self.world.routes.load().limits, &self.world.metrics);
         self.world.config.store(Arc::new(ConfigStatus {
             generation: self.generation,
             source: self.source.display().to_string(),

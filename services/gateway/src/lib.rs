@@ -14,6 +14,7 @@ pub mod descriptors;
 pub mod errors;
 pub mod frontend;
 pub mod layers;
+pub mod limits;
 pub mod metrics;
 pub mod openapi;
 pub mod options;

@@ -20,6 +20,7 @@ use telemetry::request_log::{LEVEL, Line, RequestLog};
 use crate::{
     clock::Clock,
     decisions::{Decisions, Kept},
+    limits::{Charge, Seen},
     metrics::{BAND, ModelMetrics, Outcome},
     routes::{EXPLAINING_LOG_LEVEL, Served},
 };
@@ -73,6 +74,8 @@ pub struct Record {
     pub usage: Option<Option<Usage>>,
     /// The decision kept for it.
     pub decision: Option<Kept>,
+    /// What it holds of its caller's quotas.
+    pub charge: Option<Charge>,
     outcome: Option<Outcome>,
     detail: Option<Box<str>>,
 }
@@ -117,6 +120,7 @@ impl Record {
             content: None,
             usage: None,
             decision: None,
+            charge: None,
             outcome: None,
             detail: None,
         })
@@ -156,6 +160,24 @@ impl Record {
         let content = self.content.get_or_insert(Content { first: now, last: now, events: 0 });
         content.last = now;
         content.events += u64::from(events);
+        if let Some(charge) = &mut self.charge {
+            charge.produced(content.events, now);
+        }
+    }
+
+    /// Gives back what it holds of its caller's quotas but for what it took. The first call counts.
+    pub fn settle(&mut self, outcome: Outcome) {
+        let Some(charge) = self.charge.take() else { return };
+        let seen = Seen {
+            estimate: charge.estimate(),
+            outcome,
+            status: self.status,
+            usage: self.usage.flatten(),
+            is_stream: self.stream,
+            events: self.content.map_or(0, |content| content.events),
+            dispatched: self.dispatched.is_some(),
+        };
+        charge.end(seen.end(), self.now());
     }
 
     /// A pool whose log was raised says in each line why the endpoint was picked, unless there is worse to say.
@@ -212,6 +234,7 @@ impl Drop for Record {
             Reason::ClientGone
         };
         let outcome = self.outcome.unwrap_or(Outcome::Refused(unsaid));
+        self.settle(outcome);
         let ended = self.now();
         let metrics = self.served.as_ref().map_or(&self.observer.unrouted, |served| &*served.metrics);
         metrics.ended(outcome, ended.since(self.started).as_secs_f64());

@@ -9,7 +9,7 @@ use http::{
 };
 use protocol::{ErrorBody, Reason, path::Dialect};
 
-use crate::record::Record;
+use crate::{limits::RateLimits, record::Record};
 
 /// Seconds named in `Retry-After` when nothing was measured that would say more.
 pub const RETRY_AFTER_S: u32 = 1;
@@ -29,6 +29,10 @@ pub struct Rejection {
     pub retry_after_s: u32,
     /// Methods for `Allow`, when the path is known and the method is not.
     pub allow: Option<&'static str>,
+    /// `x-should-retry`: what follows from the reason, or less.
+    pub should_retry: Option<&'static str>,
+    /// What the caller has left, if limits count for it.
+    pub rate_limits: Option<Box<RateLimits>>,
 }
 
 /// A rejection together with the record that it ends.
@@ -42,7 +46,16 @@ pub struct Refused {
 impl Rejection {
     /// A rejection with nothing but its reason and words for the client.
     pub fn new(reason: Reason, message: impl Into<Cow<'static, str>>) -> Self {
-        Self { reason, message: message.into(), param: None, detail: None, retry_after_s: RETRY_AFTER_S, allow: None }
+        Self {
+            reason,
+            message: message.into(),
+            param: None,
+            detail: None,
+            retry_after_s: RETRY_AFTER_S,
+            allow: None,
+            should_retry: reason.should_retry(),
+            rate_limits: None,
+        }
     }
 
     /// Names the member at fault.
@@ -66,6 +79,13 @@ impl Rejection {
         self
     }
 
+    /// Tells libraries not to send the same again by themselves.
+    #[must_use]
+    pub fn pointless(mut self) -> Self {
+        self.should_retry = Some("false");
+        self
+    }
+
     /// Ends the request of `record` with this.
     pub fn of(self, record: Box<Record>) -> Refused {
         Refused { rejection: self, record }
@@ -85,7 +105,10 @@ impl Rejection {
         if self.reason.has_retry_after() {
             headers.insert(RETRY_AFTER, HeaderValue::from(self.retry_after_s.max(1)));
         }
-        if let Some(verdict) = self.reason.should_retry() {
+        if let Some(limits) = &self.rate_limits {
+            limits.write(headers);
+        }
+        if let Some(verdict) = self.should_retry {
             headers.insert(protocol::headers::SHOULD_RETRY, HeaderValue::from_static(verdict));
         }
         if let Some(methods) = self.allow {

@@ -5,7 +5,11 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use http::HeaderValue;
 use protocol::models::Card;
 
-use crate::{metrics::ModelMetrics, pools::PoolHandle};
+use crate::{
+    limits::{Matching, Rule},
+    metrics::ModelMetrics,
+    pools::PoolHandle,
+};
 
 /// `logLevel` from which lines of requests explain their pick.
 pub const EXPLAINING_LOG_LEVEL: u8 = 4;
@@ -29,6 +33,10 @@ pub struct Routes {
     pub extra_paths: Vec<String>,
     /// Largest request body, as sent and as decoded.
     pub body_bytes_max: u64,
+    /// Every limit, in the order of the configuration.
+    pub limits: Vec<Arc<Rule>>,
+    /// Whether endpoints are asked for the usage of streamed answers.
+    pub usage: api::Usage,
     /// Limits of time towards endpoints.
     pub timeouts: proxy::client::Timeouts,
     /// When this configuration was put in force, in seconds since 1970.
@@ -80,6 +88,8 @@ pub struct Served {
     pub log_level: u8,
     /// Longest life of a request; `None` for no limit.
     pub route_timeout: Option<Duration>,
+    /// Limits that may count for its requests.
+    pub limits: Matching,
     /// Its series.
     pub metrics: Arc<ModelMetrics>,
 }
@@ -95,6 +105,8 @@ impl Routes {
             body_based: true,
             extra_paths: Vec::new(),
             body_bytes_max: 0,
+            limits: Vec::new(),
+            usage: api::Usage::AsAsked,
             timeouts: proxy::client::Timeouts::default(),
             since_unix_s: 0,
         }

@@ -69,6 +69,8 @@ pub struct Routed {
     pub prefix: Vec<u64>,
     /// The prompt's length, estimated.
     pub prompt_tokens: u32,
+    /// The most tokens its client wants generated.
+    pub output_tokens_max: Option<u32>,
     /// What is known of it.
     pub record: Box<Record>,
     /// Its id, as a header.

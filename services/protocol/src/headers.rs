@@ -28,6 +28,9 @@ pub const ANTHROPIC_REQUEST_ID: HeaderName = HeaderName::from_static("request-id
 /// Tells the OpenAI and Anthropic libraries whether to try again: see [`crate::Reason::should_retry`].
 pub const SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
 
+/// How the names begin of headers that tell a client what is left of its quotas.
+pub const RATE_LIMIT_PREFIX: &str = "x-ratelimit-";
+
 /// Headers about one connection: they end at it, in both directions. So do those that `Connection` names.
 pub const HOP_BY_HOP: [HeaderName; 9] = [
     http::header::CONNECTION,

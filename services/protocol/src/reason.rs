@@ -187,7 +187,7 @@ Generated from `services/protocol/src/reason.rs` by `cargo xtask codegen`; do no
 
 Every refusal of the gateway has one reason of this list. It is the `code` of the error object, the `outcome` label of
 `inference_gateway_requests_total` and the `outcome` of the log line. Errors of an endpoint are not in the list: they
-pass on unchanged. This version never gives `unauthenticated`, `forbidden`, `route_invalid`, `quota_exceeded`,
+pass on unchanged. This version never gives `unauthenticated`, `forbidden`, `route_invalid`,
 `expired_in_queue`, `shed` and `evicted`: what they are for is not built yet. After the first byte of a streamed answer the status is out, and the reason comes as an error event.
 
 | reason | HTTP status | OpenAI `type` | Anthropic `type` | retry? | fault | when |

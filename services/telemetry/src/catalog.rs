@@ -57,6 +57,7 @@ pub struct Metric {
 const POOL: Label = Label { name: "pool", values: "name of a scheduler; empty for requests without a pool" };
 const MODEL: Label = Label { name: "model", values: "a configured model or adapter name, else `other`" };
 const BAND: Label = Label { name: "band", values: "`critical`, `standard`, `sheddable`" };
+const LIMIT: Label = Label { name: "limit", values: "name of a limit; limits of several schedulers may share one" };
 const ENDPOINT: Label = Label { name: "endpoint", values: "name of an endpoint" };
 
 /// From a cached answer to a long reasoning run; the engines' own latency buckets lie between.
@@ -131,6 +132,16 @@ catalog! {
     SCRAPE_FAILURES: "inference_gateway_scrape_failures_total", Kind::Counter, "scrapes",
         [ENDPOINT, Label { name: "cause", values: "of `scrape_failures`: `connect`, `timeout`, `status`, `too_large`, `encoding`, `redirect`, `protocol`, `no_known_family`" }],
         Pod, "Looks at an endpoint's metrics page that brought nothing.";
+
+    LIMIT_REJECTIONS: "inference_gateway_limit_rejections_total", Kind::Counter, "requests",
+        [LIMIT, Label { name: "unit", values: "`requests`, `tokens`, `input_tokens`, `output_tokens`, `concurrent_requests`" }],
+        Process, "Requests refused since their caller was beyond a limit, by the number that kept them out longest.";
+    LIMIT_OPEN: "inference_gateway_limit_open_requests", Kind::Gauge, "requests",
+        [LIMIT], Process, "Requests let in under a limit, waiting ones too, whose answer is not over.";
+    LIMIT_KEYS: "inference_gateway_limit_keys", Kind::Gauge, "keys",
+        [LIMIT], Process, "Callers with an account of their own under a limit; those with nothing used are forgotten as others come.";
+    LIMIT_KEYS_SHARED: "inference_gateway_limit_keys_shared_total", Kind::Counter, "requests",
+        [LIMIT], Process, "Requests of callers for whom no account of their own was left: they share one. Somebody invents keys, or a limit has too many callers.";
 
     CONFIG_VALID: "inference_gateway_config_valid", Kind::Gauge, "0 or 1",
         [], Process, "1 while the newest configuration seen is the one in force, 0 while it was refused.";

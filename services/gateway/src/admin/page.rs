@@ -11,13 +11,13 @@ use telemetry::{
     Metrics,
     catalog::{
         BODY_MEMORY, BUILD_INFO, CONFIG_GENERATION, CONFIG_VALID, ENDPOINT_ADAPTER_RESIDENT, ENDPOINT_KV_CACHE,
-        ENDPOINT_RUNNING, ENDPOINT_SIGNAL_AGE, ENDPOINT_STATE, ENDPOINT_WAITING, IN_FLIGHT, Metric, OWN_SIGNALS_ONLY,
-        PREFIX_INDEX_BYTES, PREFIX_INDEX_ENTRIES, PREFIX_INDEX_EVICTIONS, SATURATION,
+        ENDPOINT_RUNNING, ENDPOINT_SIGNAL_AGE, ENDPOINT_STATE, ENDPOINT_WAITING, IN_FLIGHT, LIMIT_KEYS, LIMIT_OPEN,
+        Metric, OWN_SIGNALS_ONLY, PREFIX_INDEX_BYTES, PREFIX_INDEX_ENTRIES, PREFIX_INDEX_EVICTIONS, SATURATION,
     },
 };
 
 use super::process;
-use crate::world::World;
+use crate::{limits::Rule, world::World};
 
 /// Brings every level up to date.
 pub(super) fn refresh(world: &World) {
@@ -27,12 +27,27 @@ pub(super) fn refresh(world: &World) {
         pool_levels(metrics, &listed.pool.name, &view);
         endpoint_levels(metrics, &listed.pool.name, &view, &listed.adapters);
     }
+    limit_levels(metrics, &world.routes.load().limits);
     let config = world.config.load();
     metrics.gauge(&CONFIG_GENERATION, &[]).set(config.generation as f64);
     metrics.gauge(&CONFIG_VALID, &[]).set(flag(config.error.is_none()));
     metrics.gauge(&BODY_MEMORY, &[]).set(world.body_memory.held_bytes() as f64);
     metrics.gauge(&BUILD_INFO, &[env!("CARGO_PKG_VERSION")]).set(1.0);
     process::refresh(metrics, world.clock.started_unix_seconds());
+}
+
+/// The levels of limits, over all of one name.
+fn limit_levels(metrics: &Metrics, limits: &[Arc<Rule>]) {
+    let mut named: BTreeMap<&str, (usize, u64)> = BTreeMap::new();
+    for limit in limits {
+        let (keys, open) = limit.levels();
+        let sum = named.entry(limit.name()).or_default();
+        *sum = (sum.0 + keys, sum.1 + open);
+    }
+    for (name, (keys, open)) in named {
+        metrics.gauge(&LIMIT_KEYS, &[name]).set(keys as f64);
+        metrics.gauge(&LIMIT_OPEN, &[name]).set(open as f64);
+    }
 }
 
 fn pool_levels(metrics: &Metrics, pool: &str, view: &PoolView) {

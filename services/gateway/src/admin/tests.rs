@@ -126,6 +126,7 @@ impl Site {
             base_header: HeaderValue::from_str(base).unwrap(),
             log_level: 0,
             route_timeout: None,
+            limits: crate::limits::Matching::default(),
             metrics: Arc::new(metrics),
         })
     }

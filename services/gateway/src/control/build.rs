@@ -24,6 +24,7 @@ use proxy::client::{Protocol, Timeouts};
 use super::{
     endpoints::{Owner, identity, tls_client, tls_to},
     keys::Keys,
+    rules::Rules,
 };
 use crate::{
     metrics::{ModelMetrics, RetryMetrics},
@@ -64,6 +65,7 @@ pub(super) struct Plan {
     pub(super) pools: BTreeMap<String, Arc<PoolHandle>>,
     pub(super) settings: Vec<(Arc<PoolHandle>, Settings)>,
     pub(super) routes: Routes,
+    pub(super) rules: Rules,
     pub(super) owners: HashMap<u64, Owner>,
     pub(super) wants: Arc<[Want]>,
     pub(super) scraping: scrape::Settings,
@@ -80,6 +82,7 @@ impl Plan {
             pools: BTreeMap::new(),
             settings: Vec::new(),
             routes: empty_routes(config, world),
+            rules: Rules::new(config, world),
             owners: HashMap::new(),
             wants: Arc::default(),
             scraping: scrape::Settings { interval: config.signals.scrape_interval, ..scrape::Settings::default() },
@@ -100,6 +103,7 @@ impl Plan {
         plan.warn_of_idle_endpoints(config, &wants);
         plan.choose_fallback(config, world)?;
         plan.wants = wants.into();
+        plan.routes.limits = plan.rules.all();
         Ok(plan)
     }
 
@@ -122,11 +126,11 @@ impl Plan {
     fn serve(&mut self, scheduler: &Scheduler, pool: &Arc<PoolHandle>, world: &World) -> Result<(), Unusable> {
         let base: Arc<str> = scheduler.model_name.as_str().into();
         let mut listed = Listed { pool: Arc::clone(pool), models: vec![Arc::clone(&base)], adapters: Vec::new() };
-        let own = served(pool, &base, None, Some(scheduler), world)?;
+        let own = served(pool, &base, None, Some(scheduler), &self.rules, world)?;
         self.routes.models.insert(Arc::clone(&base), own);
         for adapter in &scheduler.lora_adapters {
             let adapter: Arc<str> = adapter.as_str().into();
-            let served = served(pool, &base, Some(&adapter), Some(scheduler), world)?;
+            let served = served(pool, &base, Some(&adapter), Some(scheduler), &self.rules, world)?;
             listed.models.push(Arc::clone(&adapter));
             listed.adapters.push(Arc::clone(&adapter));
             self.routes.models.insert(adapter, served);
@@ -180,7 +184,7 @@ impl Plan {
         let pool = self.pool(DEFAULT_BACKEND_POOL, settings, world, existing);
         let place = Place { port: config.bbr.default_backend_port, protocol: Protocol::Http1, engine: Engine::None };
         wants.push(self.want(spec, &pool, place)?);
-        let served = served(&pool, &OTHER_MODEL.into(), None, None, world)?;
+        let served = served(&pool, &OTHER_MODEL.into(), None, None, &self.rules, world)?;
         self.routes.pools.push(Listed { pool, models: Vec::new(), adapters: Vec::new() });
         self.routes.fallback = Some(Fallback::DefaultBackend(served));
         Ok(())
@@ -213,7 +217,7 @@ impl Plan {
         let base: Arc<str> = scheduler.model_name.as_str().into();
         let only = Arc::clone(&self.routes.models[&base]);
         if !config.bbr.enabled {
-            let any = served(&only.pool, &OTHER_MODEL.into(), None, Some(scheduler), world)?;
+            let any = served(&only.pool, &OTHER_MODEL.into(), None, Some(scheduler), &self.rules, world)?;
             self.routes.fallback = Some(Fallback::OnlyPool(any));
         }
         self.routes.only = Some(only);
@@ -249,6 +253,8 @@ fn empty_routes(config: &Config, world: &World) -> Routes {
         body_based: config.bbr.enabled,
         extra_paths: config.extra_paths.clone(),
         body_bytes_max: config.bbr.max_request_body_bytes,
+        limits: Vec::new(),
+        usage: config.usage,
         timeouts: Timeouts {
             connect: config.timeouts.connect,
             first_byte: config.timeouts.first_byte,
@@ -264,6 +270,7 @@ fn served(
     base: &Arc<str>,
     adapter: Option<&Arc<str>>,
     scheduler: Option<&Scheduler>,
+    rules: &Rules,
     world: &World,
 ) -> Result<Arc<Served>, Unusable> {
     let model = adapter.unwrap_or(base);
@@ -277,6 +284,7 @@ fn served(
         base_header: header(base)?,
         log_level: scheduler.and_then(|scheduler| scheduler.log_level).unwrap_or(0),
         route_timeout: scheduler.and_then(|scheduler| scheduler.route_timeout),
+        limits: rules.matching(scheduler, model),
         metrics: Arc::new(ModelMetrics::new(&world.metrics, Arc::clone(&pool.name), Arc::clone(model))),
     }))
 }

@@ -157,6 +157,7 @@ async fn read_and_find(api: Api, mut request: Request) -> Result<Routed, Refused
     };
     record.served = Some(Arc::clone(&served));
     let (prefix, prompt_tokens) = prompt(read.head.as_ref(), &served);
+    let output_tokens_max = read.head.as_ref().and_then(|head| head.max_output_tokens);
     let ReadBody { body, held, .. } = read;
     Ok(Routed {
         head,
@@ -167,6 +168,7 @@ async fn read_and_find(api: Api, mut request: Request) -> Result<Routed, Refused
         model_headers,
         prefix,
         prompt_tokens,
+        output_tokens_max,
         record,
         request_id,
         clients,

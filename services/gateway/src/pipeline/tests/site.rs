@@ -36,6 +36,7 @@ use crate::{
     clock::Clock,
     decisions::Decisions,
     frontend::http::Door,
+    limits::Matching,
     metrics::{ModelMetrics, RetryMetrics},
     pools::{EndpointHandle, PoolHandle},
     record::Observer,
@@ -220,6 +221,7 @@ fn routes(pools: &[Arc<PoolHandle>; 2], metrics: &Metrics) -> Routes {
             base_header: HeaderValue::from_static(name),
             log_level: 0,
             route_timeout: None,
+            limits: Matching::default(),
             metrics: Arc::new(ModelMetrics::new(metrics, Arc::clone(&pool.name), Arc::clone(&model))),
         };
         routes.models.insert(Arc::clone(&model), Arc::new(served));
