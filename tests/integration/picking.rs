@@ -280,7 +280,7 @@ fn e10_what_clients_do_wrong_takes_no_endpoint_away() {
         "404 Not Found",
         "413 Content Too Large",
         "422 Unprocessable Content",
-        "429 Too Many Requests",
+        "501 Not Implemented",
     ] {
         pods[0].peer.follow(move |exchange| {
             if exchange.request.line.starts_with("GET /metrics") {
@@ -310,7 +310,10 @@ fn e10_what_clients_do_wrong_takes_no_endpoint_away() {
     }
     let counted =
         |outcome: &str| gateway.admin.metric("inference_gateway_requests_total", &[&format!("outcome=\"{outcome}\"")]);
-    assert_eq!((counted("ok"), counted("upstream_4xx")), (Some(120.0), Some(120.0)));
+    assert_eq!(
+        (counted("ok"), counted("upstream_4xx"), counted("upstream_5xx")),
+        (Some(120.0), Some(100.0), Some(20.0))
+    );
 }
 
 #[test]

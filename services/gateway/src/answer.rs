@@ -13,6 +13,7 @@ use std::{
 };
 
 use bytes::Bytes;
+use dispatch::{Failure, Verdict as Evidence};
 use http::{header::CONTENT_LENGTH, response::Parts};
 use http_body::{Body, Frame, SizeHint};
 use protocol::{Api, ErrorBody, Reason};
@@ -20,7 +21,7 @@ use proxy::client::{AnswerBody, AnswerError};
 use tokio::time::Sleep;
 
 use self::reader::{Ended, Reader, Verdict};
-use crate::{metrics::Outcome, pools::Lease, record::Record};
+use crate::{metrics::Outcome, pools::Lease, record::Record, terminal::verdict};
 
 /// A body of ours or of an endpoint.
 pub enum Answer {
@@ -132,15 +133,17 @@ impl Flow {
             State::Flowing => self.state = State::Flowing,
         }
         if self.poll_deadline(cx).is_ready() {
+            // The route's limit is the operator's patience, and says nothing of an endpoint that is at work.
             return Poll::Ready(self.cut(Reason::EndpointTimeout, "routeTimeout is over", AnswerError::IdleTimeout));
         }
         match ready!(Pin::new(&mut self.body).poll_frame(cx)) {
             Some(Ok(frame)) => Poll::Ready(Some(Ok(self.observe(frame)))),
             Some(Err(error)) => {
-                let reason = match error {
-                    AnswerError::IdleTimeout => Reason::EndpointTimeout,
-                    AnswerError::Broke(_) => Reason::EndpointBroke,
+                let (reason, failure) = match error {
+                    AnswerError::IdleTimeout => (Reason::EndpointTimeout, Failure::Stall),
+                    AnswerError::Broke(_) => (Reason::EndpointBroke, Failure::Broke),
                 };
+                self.lease.report(Evidence::Failure(failure));
                 let detail = error.to_string();
                 Poll::Ready(self.cut(reason, &detail, error))
             }
@@ -171,7 +174,7 @@ impl Flow {
         self.record.content_passed(step.content_events);
         if self.waiting == Waiting::ForContent && step.has_content {
             self.waiting = Waiting::NoLonger;
-            self.lease.answered();
+            self.lease.answered(self.is_2xx().then_some(Evidence::Begun));
         }
         if self.body.is_end_stream() {
             self.finish();
@@ -197,10 +200,11 @@ impl Flow {
     fn finish(&mut self) {
         let status = self.record.status.unwrap_or_default();
         let verdict = self.close_reader().verdict;
+        self.judge(verdict);
         match verdict {
             Verdict::Complete => self.record.end(Outcome::of_status(status)),
-            Verdict::ErrorEvent { client_fault: true } => self.record.end(Outcome::Upstream4xx),
-            Verdict::ErrorEvent { client_fault: false } => self.record.end(Outcome::Upstream5xx),
+            Verdict::ErrorEvent { client_fault: true, .. } => self.record.end(Outcome::Upstream4xx),
+            Verdict::ErrorEvent { client_fault: false, .. } => self.record.end(Outcome::Upstream5xx),
             Verdict::CutShort { at_event_boundary } => {
                 self.record.detail("the stream ended without its terminator");
                 self.record.end(Outcome::Refused(Reason::EndpointBroke));
@@ -209,6 +213,20 @@ impl Flow {
             }
         }
         self.state = State::Ended;
+    }
+
+    /// Says of the endpoint what its whole answer was. What its head said already, as a 500 does, stands.
+    fn judge(&mut self, verdict: Verdict) {
+        match verdict {
+            Verdict::Complete if self.is_2xx() => self.lease.succeeded(),
+            Verdict::Complete | Verdict::ErrorEvent { client_fault: true, .. } => {}
+            Verdict::ErrorEvent { client_fault: false, code } => self.lease.report(verdict::of_error_event(code)),
+            Verdict::CutShort { .. } => self.lease.report(Evidence::Failure(Failure::Broke)),
+        }
+    }
+
+    fn is_2xx(&self) -> bool {
+        self.record.status.is_some_and(|status| (200..300).contains(&status))
     }
 
     /// The endpoint failed in the middle: an event stream is told so in its own words, any other body ends uncleanly.
@@ -230,8 +248,7 @@ impl Flow {
 
     fn close_reader(&mut self) -> Ended {
         let ended = std::mem::replace(&mut self.reader, Reader::Opaque).close(self.api);
-        let status = self.record.status.unwrap_or_default();
-        if (200..300).contains(&status) && reader::counts_tokens(self.api) {
+        if self.is_2xx() && reader::counts_tokens(self.api) {
             self.record.usage.get_or_insert(ended.usage);
         }
         ended
@@ -265,9 +282,10 @@ impl Drop for Flow {
         let ended = self.close_reader();
         // SDKs hang up on a stream's last event, without waiting for the end of its framing: they have their answer.
         if ended.said_so {
+            self.judge(ended.verdict);
             self.record.end(match ended.verdict {
-                Verdict::ErrorEvent { client_fault: true } => Outcome::Upstream4xx,
-                Verdict::ErrorEvent { client_fault: false } => Outcome::Upstream5xx,
+                Verdict::ErrorEvent { client_fault: true, .. } => Outcome::Upstream4xx,
+                Verdict::ErrorEvent { client_fault: false, .. } => Outcome::Upstream5xx,
                 Verdict::Complete | Verdict::CutShort { .. } => {
                     Outcome::of_status(self.record.status.unwrap_or_default())
                 }

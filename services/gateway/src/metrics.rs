@@ -2,10 +2,13 @@
 
 use std::sync::{Arc, OnceLock};
 
+use dispatch::Failure;
 use protocol::{Reason, Usage};
 use telemetry::{
     Counter, Histogram, Metrics,
-    catalog::{INTER_TOKEN, REQUEST_DURATION, REQUESTS, RETRIES, TIME_TO_FIRST_TOKEN, TOKENS, USAGE_MISSING},
+    catalog::{
+        EJECTIONS, INTER_TOKEN, REQUEST_DURATION, REQUESTS, RETRIES, TIME_TO_FIRST_TOKEN, TOKENS, USAGE_MISSING,
+    },
 };
 
 /// Every request is of this band until objectives are read.
@@ -138,18 +141,27 @@ impl ModelMetrics {
     }
 }
 
-/// Further tries of one pool, by cause.
+/// Further tries of one pool, and ejections from it, by cause.
 pub struct RetryMetrics {
     metrics: Metrics,
     pool: Arc<str>,
     connect: OnceLock<Counter>,
     reused_closed: OnceLock<Counter>,
+    overloaded: OnceLock<Counter>,
+    ejected: [OnceLock<Counter>; Failure::ALL.len()],
 }
 
 impl RetryMetrics {
     /// Handles for this pool; no series appears before its first use.
     pub fn new(metrics: &Metrics, pool: Arc<str>) -> Self {
-        Self { metrics: metrics.clone(), pool, connect: OnceLock::new(), reused_closed: OnceLock::new() }
+        Self {
+            metrics: metrics.clone(),
+            pool,
+            connect: OnceLock::new(),
+            reused_closed: OnceLock::new(),
+            overloaded: OnceLock::new(),
+            ejected: [const { OnceLock::new() }; Failure::ALL.len()],
+        }
     }
 
     /// The next endpoint was tried, since one before it could not be connected to.
@@ -161,6 +173,17 @@ impl RetryMetrics {
     pub fn reused_closed(&self) {
         let counter = || self.metrics.counter(&RETRIES, &[&self.pool, "reused_closed"]);
         self.reused_closed.get_or_init(counter).increment(1);
+    }
+
+    /// The next endpoint was tried, since one before it answered 429 or 503.
+    pub fn overloaded(&self) {
+        self.overloaded.get_or_init(|| self.metrics.counter(&RETRIES, &[&self.pool, "overloaded"])).increment(1);
+    }
+
+    /// An endpoint was ejected.
+    pub fn ejected(&self, cause: Failure) {
+        let counter = || self.metrics.counter(&EJECTIONS, &[&self.pool, cause.as_str()]);
+        self.ejected[cause as usize].get_or_init(counter).increment(1);
     }
 }
 

@@ -1,10 +1,12 @@
 //! A pool as the request path sees it: the pure dispatcher behind a short lock, and what is needed to reach each
 //! endpoint.
 
+mod health;
+
 use std::{collections::HashMap, sync::Arc};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
-use dispatch::{Decision, Dispatched, Permit, PoolDispatch, PoolView, Refusal};
+use dispatch::{Decision, Dispatched, Permit, PoolDispatch, PoolView, Refusal, Verdict};
 use http::HeaderValue;
 use parking_lot::Mutex;
 use pool::{EndpointId, Moment, Observation, State};
@@ -18,7 +20,7 @@ use crate::{clock::Clock, metrics::RetryMetrics};
 pub struct PoolHandle {
     /// The scheduler's name.
     pub name: Arc<str>,
-    /// Further tries.
+    /// Further tries, and ejections.
     pub retries: RetryMetrics,
     clock: Clock,
     dispatch: Mutex<PoolDispatch>,
@@ -41,6 +43,8 @@ pub struct EndpointHandle {
 pub struct Lease {
     pool: Arc<PoolHandle>,
     permit: Option<Permit>,
+    /// What is still to be said of the endpoint.
+    last_word: Option<Verdict>,
     /// Best first; the first is where the place is.
     pub ranked: SmallVec<[EndpointId; 4]>,
     /// As they were at the pick: one that leaves a moment later is still sent what it was picked for.
@@ -63,10 +67,14 @@ impl PoolHandle {
 
     /// Puts other endpoints in force, handles and members in one step: whoever is picked can be reached.
     pub fn set_endpoints(&self, handles: HashMap<EndpointId, Arc<EndpointHandle>>, members: &[dispatch::Membership]) {
-        self.with(|dispatch, now| {
+        let reinstated = self.with(|dispatch, now| {
             self.endpoints.store(Arc::new(handles));
-            dispatch.set_endpoints(members, now);
+            let reconciled = dispatch.set_endpoints(members, now);
+            reconciled.reinstated
         });
+        if reinstated > 0 {
+            tracing::info!(pool = &*self.name, reinstated, "ejected endpoints are back: too few others are left");
+        }
     }
 
     /// Books what was seen of an endpoint.
@@ -93,7 +101,7 @@ impl PoolHandle {
             (outcome, now, retry_after_s, self.endpoints.load_full())
         });
         let Dispatched { permit, ranked, .. } = outcome.map_err(|refusal| (refusal, retry_after_s))?;
-        Ok((Lease { pool: Arc::clone(self), permit: Some(permit), ranked, endpoints }, now))
+        Ok((Lease { pool: Arc::clone(self), permit: Some(permit), last_word: None, ranked, endpoints }, now))
     }
 
     /// The endpoints there are now.
@@ -125,13 +133,16 @@ impl Lease {
     }
 
     /// The first content of an answer came: the request waits no longer, and its prompt has been computed. The head of a
-    /// streamed answer says neither, since engines send it while the request is still queued.
-    pub fn answered(&self) {
+    /// streamed answer says neither, since engines send it while the request is still queued. `verdict` is what that says
+    /// of the endpoint, if anything.
+    pub fn answered(&self, verdict: Option<Verdict>) {
         let permit = self.permit.as_ref().expect("a lease holds its permit until it is dropped");
-        self.pool.with(|dispatch, now| {
+        let change = self.pool.with(|dispatch, now| {
             dispatch.answered(permit, now);
             dispatch.prefilled(permit, now);
+            verdict.and_then(|verdict| dispatch.report(permit, verdict, now))
         });
+        self.pool.tell(change);
     }
 
     /// The pool it is of.
@@ -143,7 +154,12 @@ impl Lease {
 impl Drop for Lease {
     fn drop(&mut self) {
         if let Some(permit) = self.permit.take() {
-            self.pool.with(|dispatch, now| dispatch.complete(permit, now));
+            let change = self.pool.with(|dispatch, now| {
+                let change = self.last_word.and_then(|verdict| dispatch.report(&permit, verdict, now));
+                dispatch.complete(permit, now);
+                change
+            });
+            self.pool.tell(change);
         }
     }
 }

@@ -100,8 +100,11 @@ catalog! {
     OWN_SIGNALS_ONLY: "inference_gateway_own_signals_only", Kind::Gauge, "0 or 1",
         [POOL], Pool, "1 while every endpoint's signals are stale and picks rest on the gateway's own in-flight counts.";
     RETRIES: "inference_gateway_upstream_retries_total", Kind::Counter, "tries",
-        [POOL, Label { name: "cause", values: "of `upstream_retries`: `connect` (next endpoint, nothing was sent), `reused_closed` (fresh connection)" }],
-        Pool, "Further tries of a request after one that got no answer.";
+        [POOL, Label { name: "cause", values: "of `upstream_retries`: `connect` (next endpoint, nothing was sent), `reused_closed` (fresh connection), `overloaded` (next endpoint after a 429 or 503)" }],
+        Pool, "Further tries of a request after one that got no answer, or a refusal.";
+    EJECTIONS: "inference_gateway_ejections_total", Kind::Counter, "ejections",
+        [POOL, Label { name: "cause", values: "the last failure: `connect`, `status` (500, 502, 504), `timeout`, `broke`, `stall`" }],
+        Pool, "Times an endpoint was taken out after failures of its own.";
     PREFIX_INDEX_BYTES: "inference_gateway_prefix_index_bytes", Kind::Gauge, "bytes",
         [POOL], Pool, "Memory set aside for the pool's prefix index; it hardly moves, watch the entries.";
     PREFIX_INDEX_ENTRIES: "inference_gateway_prefix_index_entries", Kind::Gauge, "blocks",

@@ -75,8 +75,8 @@ struct Candidate {
     in_flight: Work,
     /// Leading blocks of the prompt that it was sent before.
     matched_blocks: u32,
-    /// `full`, `backing_off`, `at_cap`, `stale`, `starting`, `draining`, `excluded` or `not_asked`; `null` when it could
-    /// be chosen.
+    /// `full`, `backing_off`, `at_cap`, `slow_start`, `probing`, `ejected`, `stale`, `starting`, `draining`, `excluded` or
+    /// `not_asked`; `null` when it could be chosen.
     #[schema(required, value_type = Option<String>)]
     rejected: Option<&'static str>,
 }

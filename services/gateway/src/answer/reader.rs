@@ -44,6 +44,8 @@ pub(super) enum Verdict {
     /// An event said that it failed.
     ErrorEvent {
         client_fault: bool,
+        /// The status it would have had, if it says so.
+        code: Option<u16>,
     },
     /// A stream without its last event.
     CutShort {
@@ -90,7 +92,7 @@ impl Reader {
             Self::Stream(reader) => {
                 let end = reader.finish();
                 let verdict = match (end.error, end.finished) {
-                    (Some(error), _) => Verdict::ErrorEvent { client_fault: error.client_fault },
+                    (Some(error), _) => Verdict::ErrorEvent { client_fault: error.client_fault, code: error.code },
                     (None, Finished::Open) if has_terminator(api) => {
                         Verdict::CutShort { at_event_boundary: end.at_event_boundary }
                     }

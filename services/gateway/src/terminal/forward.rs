@@ -1,4 +1,5 @@
-//! Forward: sends the request to the first endpoint of its list, and to the next when nothing could be sent.
+//! Forward: sends the request to the first endpoint of its list; to the next when nothing could be sent; and once more
+//! when an endpoint refused it for want of room and another has some.
 
 use std::{
     sync::Arc,
@@ -6,12 +7,12 @@ use std::{
     time::Duration,
 };
 
+use dispatch::Verdict;
 use http::{
     HeaderValue,
     header::{AUTHORIZATION, HeaderMap},
     request::Parts,
 };
-use pool::EndpointId;
 use protocol::{
     Reason,
     headers::{BASE_MODEL_NAME, MODEL_NAME, REQUEST_ID, is_control},
@@ -19,6 +20,11 @@ use protocol::{
 use proxy::client::{AnswerBody, SendError};
 use tokio::time::timeout;
 use tower::Service;
+
+use super::{
+    tries::{Refusal, Tries},
+    verdict,
+};
 
 use crate::{
     answer::{Answer, Flow},
@@ -54,35 +60,42 @@ impl Service<Dispatched> for Forward {
 async fn forward(Dispatched { mut routed, lease }: Dispatched) -> Outgoing {
     prepare(&mut routed.head, routed.model_headers.take(), &routed.request_id);
     let client_authorization = routed.head.headers.get(AUTHORIZATION).cloned();
+    let ranked = lease.ranked.clone();
+    let mut tries = Tries::new(&ranked);
     let mut failed = None;
-    for (rank, id) in lease.ranked.iter().enumerate() {
-        let Some(endpoint) = place(&lease, rank, *id, &routed.prefix) else { continue };
-        if rank == 0 {
-            endpoint.picks.increment(1);
-        } else {
-            lease.pool().retries.connect();
-        }
+    while let Some(endpoint) = tries.next(&lease, &routed.prefix) {
         routed.record.tries += 1;
         routed.record.endpoint = Some(Arc::clone(&endpoint.name));
         authorize(&mut routed.head.headers, &endpoint, client_authorization.as_ref());
         match send(&routed, &endpoint).await {
-            Ok(response) => return Ok(answer(response, routed, lease)),
-            Err(error) if error.nothing_sent() => failed = Some(error),
-            Err(error) => {
+            Ok(response) => match tries.keep_for_later(response, &endpoint, &lease, &routed.prefix) {
+                None => {}
+                Some(response) => {
+                    tries.end().await;
+                    return Ok(answer(response, routed, lease));
+                }
+            },
+            Err(Unsent::NoTimeLeft) => return Err(refuse(&SendError::FirstByteTimeout, &endpoint).of(routed.record)),
+            Err(Unsent::Failed(error, fairness)) => {
+                if fairness == Fairness::GivenTime {
+                    lease.report(verdict::of_error(&error));
+                }
                 if error.replayed() {
                     replayed(&lease, &mut routed.record);
                 }
-                return Err(refuse(&error, &endpoint).of(routed.record));
+                if !error.nothing_sent() {
+                    return Err(refuse(&error, &endpoint).of(routed.record));
+                }
+                failed = Some(error);
             }
         }
     }
+    // A refusal that could be passed on says more than that the others are gone.
+    if let Some(Refusal { response, endpoint }) = tries.refusal.take() {
+        routed.record.endpoint = Some(Arc::clone(&endpoint.name));
+        return Ok(answer(response, routed, lease));
+    }
     Err(unreachable(failed.as_ref()).of(routed.record))
-}
-
-/// Where the request's place is now: moved there if it is not the first of the list. Nothing when that endpoint left.
-fn place(lease: &Lease, rank: usize, id: EndpointId, prefix: &[u64]) -> Option<Arc<EndpointHandle>> {
-    let endpoint = lease.endpoint(id)?;
-    (rank == 0 || lease.pass_on(id, prefix)).then_some(endpoint)
 }
 
 /// Turns the client's head into the endpoint's.
@@ -109,22 +122,50 @@ fn authorize(headers: &mut HeaderMap, endpoint: &EndpointHandle, clients: Option
 }
 
 /// One try. The route's limit covers all of it, connecting too, beside the limits of each step.
-async fn send(routed: &Routed, endpoint: &EndpointHandle) -> Result<http::Response<AnswerBody>, SendError> {
+async fn send(routed: &Routed, endpoint: &EndpointHandle) -> Result<http::Response<AnswerBody>, Unsent> {
     let send = || {
         let (clients, body) = (&routed.clients, routed.body.clone());
         clients.send(&endpoint.destination, &routed.head, body, &routed.routes.timeouts)
     };
-    match time_left(&routed.record, routed.served.route_timeout) {
-        None => send().await,
-        Some(Duration::ZERO) => Err(SendError::FirstByteTimeout),
+    let given_time = |error| Unsent::Failed(error, Fairness::GivenTime);
+    let limit = routed.served.route_timeout;
+    match time_left(&routed.record, limit) {
+        None => send().await.map_err(given_time),
+        Some(Duration::ZERO) => Err(Unsent::NoTimeLeft),
         // Boxed so that the usual case does not carry the rare one's state around.
-        Some(left) => Box::pin(timeout(left, send())).await.unwrap_or(Err(SendError::FirstByteTimeout)),
+        Some(left) => match Box::pin(timeout(left, send())).await {
+            Ok(sent) => sent.map_err(given_time),
+            Err(_) => Err(Unsent::Failed(SendError::FirstByteTimeout, Fairness::of(left, limit.unwrap_or(left)))),
+        },
+    }
+}
+
+/// Why a try has no answer.
+enum Unsent {
+    /// The route's limit was over before it began.
+    NoTimeLeft,
+    Failed(SendError, Fairness),
+}
+
+/// Whether a failed try says something of its endpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fairness {
+    /// It does.
+    GivenTime,
+    /// Most of the route's limit had gone by before: that the rest was too short is not the endpoint's fault.
+    CutShort,
+}
+
+impl Fairness {
+    fn of(left: Duration, limit: Duration) -> Self {
+        if left * 2 >= limit { Self::GivenTime } else { Self::CutShort }
     }
 }
 
 /// The client's side of this request was sent once more on a fresh connection.
 fn replayed(lease: &Lease, record: &mut Record) {
     lease.pool().retries.reused_closed();
+    lease.pool().charge_retry();
     record.tries += 1;
 }
 
@@ -139,6 +180,9 @@ fn answer(response: http::Response<AnswerBody>, mut routed: Routed, lease: Lease
     }
     proxy::headers::prepare_response(&routed.head.method, head.status, &mut head.headers);
     routed.record.status = Some(head.status.as_u16());
+    if let Some(verdict @ Verdict::Failure(_)) = verdict::of_status(head.status) {
+        lease.report(verdict);
+    }
     let left = time_left(&routed.record, routed.served.route_timeout);
     let flow = Flow::new(&mut head, routed.api, body, routed.record, lease, left);
     http::Response::from_parts(head, Answer::flowing(flow))
