@@ -177,12 +177,12 @@ impl<T> Queue<T> {
         match self.settings.fairness {
             Fairness::RoundRobin => {}
             Fairness::LeastAttainedService => {
+                if self.service.rescale(now) {
+                    self.line_up_again();
+                }
                 let attained = self.service.add(flow, tokens, now);
                 for level in self.bands.iter_mut().flat_map(|band| band.levels.values_mut()) {
                     level.attained(flow, attained);
-                }
-                if self.service.rescale(now) {
-                    self.line_up_again();
                 }
             }
         }

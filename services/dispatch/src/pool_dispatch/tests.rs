@@ -5,10 +5,12 @@ mod affinity;
 mod burst;
 mod freshness;
 mod health;
+mod interleaving;
 mod lora;
 mod refusal;
 mod simulated;
 mod spreading;
+mod waiting;
 
 use std::{sync::Arc, time::Duration};
 

@@ -44,8 +44,8 @@ impl Service {
         self.by_flow.get(&flow).copied().unwrap_or(0.0)
     }
 
-    /// Brings all amounts up to date when they have grown too large. True: amounts given out before cannot be compared
-    /// with new ones any more.
+    /// Brings all amounts up to date when they would grow too large; to be called before adding. True: amounts given out
+    /// before cannot be compared with new ones any more.
     pub(super) fn rescale(&mut self, now: Moment) -> bool {
         let half_lives = self.half_lives(now);
         if half_lives < RESCALE_AFTER {
@@ -57,6 +57,11 @@ impl Service {
         self.by_flow.retain(|_, attained| *attained >= 1.0);
         self.origin = now;
         true
+    }
+
+    #[cfg(test)]
+    pub(super) fn flows(&self) -> usize {
+        self.by_flow.len()
     }
 
     fn half_lives(&self, now: Moment) -> f64 {
