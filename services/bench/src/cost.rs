@@ -158,7 +158,7 @@ fn subjects(arguments: &Arguments) -> anyhow::Result<Vec<Subject>> {
 }
 
 /// A folder in the build output that this program was started from, else in the current folder's `target`.
-fn beside_build(name: &str) -> PathBuf {
+pub fn beside_build(name: &str) -> PathBuf {
     let own = std::env::current_exe().ok();
     let target = own.as_deref().and_then(Path::parent).and_then(Path::parent).unwrap_or(Path::new("target"));
     target.join(name)

@@ -4,8 +4,10 @@
 //! subjects, is a median with its spread, and is printed with the machine, its load, versions and seeds. Load generator
 //! and static backend are small and live in this process: what costs CPU in the measured process is that process.
 //!
-//! This crate imports nothing of what it measures; subjects are started as processes.
+//! Programs are measured as processes that are started; of the gateway's crates this one imports only the pure dispatcher,
+//! whose own time `admission` takes.
 
+pub mod admission;
 pub mod backend;
 pub mod bodies;
 pub mod cost;

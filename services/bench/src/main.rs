@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use bench::cost;
+use bench::{admission, cost};
 use clap::{Parser, Subcommand};
 
 #[global_allocator]
@@ -20,11 +20,14 @@ struct Arguments {
 enum Measurement {
     /// CPU, latency and memory of the gateway with everything on, beside Envoy as a plain proxy
     Cost(cost::Arguments),
+    /// What waiting costs: admission beside a bare pick, and the speed at which a queue is worked off
+    Admission(admission::Arguments),
 }
 
 fn main() -> ExitCode {
     let outcome = match Arguments::parse().measurement {
         Measurement::Cost(arguments) => cost::run(&arguments),
+        Measurement::Admission(arguments) => admission::run(&arguments),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -77,7 +77,7 @@ fn of_passes(measured: &Measured, subject: &str, pick: impl Fn(&Figures) -> Opti
 }
 
 /// `57.1 (55.0–60.2)`, or the number alone when all passes agree.
-fn cell(spread: &Spread, decimals: usize) -> String {
+pub fn cell(spread: &Spread, decimals: usize) -> String {
     let [median, least, most] = [spread.median, spread.least, spread.most].map(|value| format!("{value:.decimals$}"));
     if least == most { median } else { format!("{median} ({least}–{most})") }
 }

@@ -28,7 +28,7 @@ mod work;
 
 pub use decision::{Basis, CANDIDATES_MAX, Considered, Decision, InFlight, PickReason, Readings, Seen};
 pub use flights::{FlightId, Permit};
-pub use flow_control::{Ask, Band, Flow, QueueFull, Ticket};
+pub use flow_control::{Ask, Band, Fairness, Flow, Ordering, QueueFull, Ticket};
 pub use health::{EjectedBy, Failure, Verdict};
 pub use pool_dispatch::{Ejected, HealthChange, NoRetry, PoolDispatch};
 pub use request::{Dispatched, Gone, Membership, Reconciled, Refusal, Request, Standing};
