@@ -1,8 +1,11 @@
 //! The handles of the request path, looked up when a pool or a model appears and kept.
 
+mod queue;
+
 use std::sync::{Arc, OnceLock};
 
 use dispatch::Failure;
+use flow_control::Band;
 use protocol::{Reason, Usage};
 use telemetry::{
     Counter, Histogram, Metrics,
@@ -11,8 +14,7 @@ use telemetry::{
     },
 };
 
-/// Every request is of this band until objectives are read.
-pub const BAND: &str = "standard";
+pub use self::queue::QueueMetrics;
 
 /// How a request ended. Exactly one per request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +33,10 @@ pub enum Outcome {
 
 /// Outcomes that are no reason.
 const ENDPOINTS_OUTCOMES: usize = 4;
+const OUTCOMES: usize = ENDPOINTS_OUTCOMES + Reason::ALL.len();
+
+/// Counters by [`Outcome::index`].
+type Outcomes = [OnceLock<Counter>; OUTCOMES];
 
 impl Outcome {
     /// The word for metrics, logs and decisions.
@@ -71,7 +77,7 @@ pub struct ModelMetrics {
     metrics: Metrics,
     pool: Arc<str>,
     model: Arc<str>,
-    requests: [OnceLock<Counter>; ENDPOINTS_OUTCOMES + Reason::ALL.len()],
+    requests: [OnceLock<Box<Outcomes>>; Band::COUNT],
     duration: OnceLock<Histogram>,
     first_token: OnceLock<Histogram>,
     inter_token: OnceLock<Histogram>,
@@ -86,7 +92,7 @@ impl ModelMetrics {
             metrics: metrics.clone(),
             pool,
             model,
-            requests: [const { OnceLock::new() }; ENDPOINTS_OUTCOMES + Reason::ALL.len()],
+            requests: [const { OnceLock::new() }; Band::COUNT],
             duration: OnceLock::new(),
             first_token: OnceLock::new(),
             inter_token: OnceLock::new(),
@@ -100,10 +106,11 @@ impl ModelMetrics {
         &self.model
     }
 
-    /// Counts a request that ended so, `duration_s` after its head.
-    pub fn ended(&self, outcome: Outcome, duration_s: f64) {
-        let counter = self.requests[outcome.index()]
-            .get_or_init(|| self.metrics.counter(&REQUESTS, &[&self.pool, &self.model, BAND, outcome.label()]));
+    /// Counts a request of this band that ended so, `duration_s` after its head.
+    pub fn ended(&self, band: Band, outcome: Outcome, duration_s: f64) {
+        let outcomes = self.requests[band.index()].get_or_init(|| Box::new([const { OnceLock::new() }; OUTCOMES]));
+        let labels = [&*self.pool, &*self.model, band.label(), outcome.label()];
+        let counter = outcomes[outcome.index()].get_or_init(|| self.metrics.counter(&REQUESTS, &labels));
         counter.increment(1);
         self.histogram(&self.duration, &REQUEST_DURATION).record(duration_s);
     }
@@ -208,12 +215,12 @@ mod tests {
         let metrics = Metrics::default();
         let model = ModelMetrics::new(&metrics, "p".into(), "m".into());
         assert_eq!(metrics.render(telemetry::Format::Text), "");
-        model.ended(Outcome::Ok, 0.1);
+        model.ended(Band::Critical, Outcome::Ok, 0.1);
         model.used(Some(Usage { prompt_tokens: 9, cached_tokens: 4, completion_tokens: 2 }));
         model.used(None);
         let page = metrics.render(telemetry::Format::Text);
         for line in [
-            r#"inference_gateway_requests_total{pool="p",model="m",band="standard",outcome="ok"} 1"#,
+            r#"inference_gateway_requests_total{pool="p",model="m",band="critical",outcome="ok"} 1"#,
             r#"inference_gateway_tokens_total{pool="p",model="m",kind="prompt"} 9"#,
             r#"inference_gateway_tokens_total{pool="p",model="m",kind="cached"} 4"#,
             r#"inference_gateway_usage_missing_total{pool="p",model="m"} 1"#,

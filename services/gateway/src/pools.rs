@@ -6,7 +6,7 @@ mod health;
 use std::{collections::HashMap, sync::Arc};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
-use dispatch::{Decision, Dispatched, Permit, PoolDispatch, PoolView, Refusal, Verdict};
+use dispatch::{Band, Decision, Dispatched, Permit, PoolDispatch, PoolView, Refusal, Verdict};
 use http::HeaderValue;
 use parking_lot::Mutex;
 use pool::{EndpointId, Moment, Observation, State};
@@ -14,7 +14,10 @@ use proxy::client::Destination;
 use smallvec::SmallVec;
 use telemetry::Counter;
 
-use crate::{clock::Clock, metrics::RetryMetrics};
+use crate::{
+    clock::Clock,
+    metrics::{QueueMetrics, RetryMetrics},
+};
 
 /// One pool for as long as its scheduler is configured, whatever else changes.
 pub struct PoolHandle {
@@ -22,9 +25,20 @@ pub struct PoolHandle {
     pub name: Arc<str>,
     /// Further tries, and ejections.
     pub retries: RetryMetrics,
+    /// What became of those that waited.
+    pub queue: QueueMetrics,
     clock: Clock,
     dispatch: Mutex<PoolDispatch>,
     endpoints: ArcSwap<HashMap<EndpointId, Arc<EndpointHandle>>>,
+}
+
+/// What waits in one band of a pool.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Waiting {
+    /// Requests.
+    pub requests: u32,
+    /// Their bodies.
+    pub bytes: u64,
 }
 
 /// What is needed to send a request to an endpoint.
@@ -53,8 +67,14 @@ pub struct Lease {
 
 impl PoolHandle {
     /// A pool without endpoints.
-    pub fn new(name: Arc<str>, dispatch: PoolDispatch, retries: RetryMetrics, clock: Clock) -> Arc<Self> {
-        Arc::new(Self { name, retries, clock, dispatch: Mutex::new(dispatch), endpoints: ArcSwap::default() })
+    pub fn new(
+        name: Arc<str>,
+        dispatch: PoolDispatch,
+        retries: RetryMetrics,
+        queue: QueueMetrics,
+        clock: Clock,
+    ) -> Arc<Self> {
+        Arc::new(Self { name, retries, queue, clock, dispatch: Mutex::new(dispatch), endpoints: ArcSwap::default() })
     }
 
     /// Runs `change` on the dispatcher, at one moment, under its lock. Keep it short.
@@ -112,6 +132,13 @@ impl PoolHandle {
     /// The accounts, for people.
     pub fn view(&self) -> PoolView {
         self.with(|dispatch, now| dispatch.snapshot(now))
+    }
+
+    /// What waits here, by [`Band::index`].
+    pub fn waiting(&self) -> [Waiting; Band::COUNT] {
+        self.with(|dispatch, _| {
+            Band::ALL.map(|band| Waiting { requests: dispatch.waiting(band), bytes: dispatch.waiting_bytes(band) })
+        })
     }
 
     /// Whether a request would find an endpoint in a state to be used.

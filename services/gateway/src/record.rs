@@ -13,6 +13,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
+use flow_control::Band;
 use pool::Moment;
 use protocol::{Api, Reason, Usage};
 use telemetry::request_log::{LEVEL, Line, RequestLog};
@@ -21,7 +22,7 @@ use crate::{
     clock::Clock,
     decisions::{Decisions, Kept},
     limits::{Charge, Seen},
-    metrics::{BAND, ModelMetrics, Outcome},
+    metrics::{ModelMetrics, Outcome},
     routes::{EXPLAINING_LOG_LEVEL, Served},
 };
 
@@ -56,6 +57,10 @@ pub struct Record {
     pub endpoint: Option<Arc<str>>,
     /// When its body was there.
     pub body_read: Option<Moment>,
+    /// Which band it is of, once its pool is known.
+    pub band: Band,
+    /// When it had to begin to wait for room.
+    pub queued: Option<Moment>,
     /// When an endpoint was reserved for it.
     pub dispatched: Option<Moment>,
     /// Tries on endpoints.
@@ -111,6 +116,8 @@ impl Record {
             asked_model: None,
             endpoint: None,
             body_read: None,
+            band: Band::default(),
+            queued: None,
             dispatched: None,
             tries: 0,
             bytes_in: 0,
@@ -196,7 +203,9 @@ impl Record {
             Outcome::Ok | Outcome::Redirect | Outcome::Upstream4xx | Outcome::Upstream5xx => self.status.unwrap_or(0),
         };
         let ms = |duration: Duration| duration.as_secs_f64() * 1e3;
-        let waited = self.dispatched.zip(self.body_read).map(|(dispatched, read)| dispatched.since(read));
+        // Who waited in vain ends as the wait does.
+        let left = self.dispatched.or(self.queued.map(|_| ended));
+        let waited = left.zip(self.body_read).map(|(left, read)| left.since(read));
         Line {
             ended: SystemTime::now(),
             level: LEVEL,
@@ -206,7 +215,7 @@ impl Record {
             pool: self.served.as_ref().map(|served| Arc::clone(&served.pool.name)),
             endpoint: self.endpoint.clone(),
             api: self.api.map_or("none", Api::label),
-            band: BAND,
+            band: self.band.label(),
             status,
             outcome: outcome.label(),
             detail: self.detail.clone(),
@@ -237,7 +246,7 @@ impl Drop for Record {
         self.settle(outcome);
         let ended = self.now();
         let metrics = self.served.as_ref().map_or(&self.observer.unrouted, |served| &*served.metrics);
-        metrics.ended(outcome, ended.since(self.started).as_secs_f64());
+        metrics.ended(self.band, outcome, ended.since(self.started).as_secs_f64());
         if let Some(content) = self.content {
             let between = content.between().map(|gap| gap.as_secs_f64());
             metrics.streamed(content.first.since(self.started).as_secs_f64(), between);

@@ -7,7 +7,11 @@ use http::{
     HeaderValue, Response, StatusCode,
     header::{ALLOW, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER},
 };
-use protocol::{ErrorBody, Reason, path::Dialect};
+use protocol::{
+    ErrorBody, Reason,
+    headers::{DROPPED_REASON, PICKERS_DROPPED_REASON},
+    path::Dialect,
+};
 
 use crate::{limits::RateLimits, record::Record};
 
@@ -104,6 +108,10 @@ impl Rejection {
         headers.insert(CONTENT_LENGTH, length);
         if self.reason.has_retry_after() {
             headers.insert(RETRY_AFTER, HeaderValue::from(self.retry_after_s.max(1)));
+            headers.insert(DROPPED_REASON, HeaderValue::from_static(self.reason.label()));
+        }
+        if let Some(word) = self.reason.dropped() {
+            headers.insert(PICKERS_DROPPED_REASON, HeaderValue::from_static(word));
         }
         if let Some(limits) = &self.rate_limits {
             limits.write(headers);

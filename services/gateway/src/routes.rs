@@ -1,6 +1,10 @@
 //! Which model goes to which pool: built anew from each configuration, read by every request.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+    time::Duration,
+};
 
 use http::HeaderValue;
 use protocol::models::Card;
@@ -90,9 +94,14 @@ pub struct Served {
     pub route_timeout: Option<Duration>,
     /// Limits that may count for its requests.
     pub limits: Matching,
+    /// Priorities of the objectives that requests of its pool may name.
+    pub objectives: Arc<Objectives>,
     /// Its series.
     pub metrics: Arc<ModelMetrics>,
 }
+
+/// Priorities by the objective's name.
+pub type Objectives = HashMap<Box<str>, i32>;
 
 impl Routes {
     /// Before the first configuration: nothing is served.

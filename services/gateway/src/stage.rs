@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use flow_control::Ask;
 use http::{HeaderValue, Response, request::Parts};
 use protocol::{Api, path::Dialect};
 use proxy::{
@@ -71,6 +72,8 @@ pub struct Routed {
     pub prompt_tokens: u32,
     /// The most tokens its client wants generated.
     pub output_tokens_max: Option<u32>,
+    /// How urgent it is, and whose.
+    pub ask: Ask,
     /// What is known of it.
     pub record: Box<Record>,
     /// Its id, as a header.

@@ -22,6 +22,13 @@ pub const FAIRNESS_ID: [HeaderName; 2] = [
     HeaderName::from_static("x-gateway-inference-fairness-id"),
     HeaderName::from_static("x-llm-d-inference-fairness-id"),
 ];
+/// Milliseconds within which the client wants the first token, in its two spellings: the first one present counts.
+pub const SLO_TTFT_MS: [HeaderName; 2] =
+    [HeaderName::from_static("x-slo-ttft-ms"), HeaderName::from_static("x-llm-d-slo-ttft-ms")];
+/// Why the gateway refused a request that was in order: the reason's label. On every 429 and 503 of ours.
+pub const DROPPED_REASON: HeaderName = HeaderName::from_static("x-gateway-request-dropped-reason");
+/// The same in the words of the endpoint picker protocol, where it has one: see [`crate::Reason::dropped`].
+pub const PICKERS_DROPPED_REASON: HeaderName = HeaderName::from_static("x-llm-d-request-dropped-reason");
 pub const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// The same id in answers of Anthropic's API, whose libraries look for it under this name.
 pub const ANTHROPIC_REQUEST_ID: HeaderName = HeaderName::from_static("request-id");
@@ -85,7 +92,7 @@ mod tests {
     #[test]
     fn what_the_picker_protocol_knows_is_control() {
         let named = [MODEL_NAME, BASE_MODEL_NAME, DESTINATION, DESTINATION_SERVED, DESTINATION_SUBSET];
-        for name in named.iter().chain(&OBJECTIVE).chain(&FAIRNESS_ID) {
+        for name in named.iter().chain(&OBJECTIVE).chain(&FAIRNESS_ID).chain(&SLO_TTFT_MS) {
             assert!(is_control(name), "{name}");
         }
         for name in [

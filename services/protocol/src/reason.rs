@@ -143,6 +143,36 @@ impl Reason {
         }
     }
 
+    /// The value of `x-llm-d-request-dropped-reason`: the word by which the reference endpoint picker calls what flow
+    /// control did, for scripts and dashboards that know it. Nothing where it has no word.
+    pub const fn dropped(self) -> Option<&'static str> {
+        match self {
+            Self::QueueFull | Self::Shed => Some("rejected-saturated"),
+            Self::ExpiredInQueue => Some("rejected-ttl-expired"),
+            Self::Evicted => Some("evicted"),
+            Self::NoEndpoint => Some("rejected-no-endpoints"),
+            Self::Draining => Some("rejected-shutting-down"),
+            Self::InvalidRequest
+            | Self::ModelRequired
+            | Self::UnsupportedEncoding
+            | Self::Unauthenticated
+            | Self::Forbidden
+            | Self::ModelNotFound
+            | Self::PathNotFound
+            | Self::BodyTooLarge
+            | Self::HeadTooLarge
+            | Self::RequestTimeout
+            | Self::RouteInvalid
+            | Self::QuotaExceeded
+            | Self::EndpointUnreachable
+            | Self::BodyMemory
+            | Self::EndpointBroke
+            | Self::EndpointTimeout
+            | Self::ClientGone
+            | Self::Internal => None,
+        }
+    }
+
     /// Whether the connection must be closed after the answer.
     pub const fn closes_connection(self) -> bool {
         matches!(self, Self::Draining | Self::BodyTooLarge | Self::HeadTooLarge | Self::RequestTimeout)
@@ -173,8 +203,12 @@ pub fn reasons_markdown() -> String {
         };
         writeln!(
             page,
-            "| `{}` | {status} | `{}` | `{}` | {retry} | {fault} | {} |",
-            row.label, row.openai_type, row.anthropic_type, row.when
+            "| `{}` | {status} | `{}` | `{}` | {retry} | {fault} | {} | {} |",
+            row.label,
+            row.openai_type,
+            row.anthropic_type,
+            row.reason.dropped().map_or_else(|| "–".to_owned(), |word| format!("`{word}`")),
+            row.when
         )
         .expect("writing to a String does not fail");
     }
@@ -187,11 +221,13 @@ Generated from `services/protocol/src/reason.rs` by `cargo xtask codegen`; do no
 
 Every refusal of the gateway has one reason of this list. It is the `code` of the error object, the `outcome` label of
 `inference_gateway_requests_total` and the `outcome` of the log line. Errors of an endpoint are not in the list: they
-pass on unchanged. This version never gives `unauthenticated`, `forbidden`, `route_invalid`,
-`expired_in_queue`, `shed` and `evicted`: what they are for is not built yet. After the first byte of a streamed answer the status is out, and the reason comes as an error event.
+pass on unchanged. This version never gives `unauthenticated`, `forbidden` and `route_invalid`: what they are for is
+not built yet. After the first byte of a streamed answer the status is out, and the reason comes as an
+error event. Every 429 and 503 of the gateway has its reason in `x-gateway-request-dropped-reason` too, and, where the
+reference endpoint picker has a word for it, that word in `x-llm-d-request-dropped-reason` (the column *dropped*).
 
-| reason | HTTP status | OpenAI `type` | Anthropic `type` | retry? | fault | when |
-|---|---|---|---|---|---|---|
+| reason | HTTP status | OpenAI `type` | Anthropic `type` | retry? | fault | dropped | when |
+|---|---|---|---|---|---|---|---|
 ";
 
 const fn row(
@@ -245,13 +281,13 @@ const TABLE: [Row; 24] = [
     row(Reason::QuotaExceeded, "quota_exceeded", 429, ("rate_limit_error", "rate_limit_error"), CAPACITY,
         "The caller's own limit is used up"),
     row(Reason::QueueFull, "queue_full", 429, OVERLOADED, CAPACITY,
-        "Every endpoint is full"),
+        "Every endpoint is full, and the request may not wait: its band does not, or as much waits as may, or its turn would come too late, or it gave way to a caller with less waiting"),
     row(Reason::ExpiredInQueue, "expired_in_queue", 429, OVERLOADED, CAPACITY,
         "No endpoint had room within the band's longest wait"),
     row(Reason::Shed, "shed", 429, OVERLOADED, CAPACITY,
         "The pool is too loaded for requests of this band"),
     row(Reason::Evicted, "evicted", 429, OVERLOADED, CAPACITY,
-        "A request of a higher band took the place"),
+        "A request of a higher band needed the place, before the endpoint had begun to answer"),
     row(Reason::NoEndpoint, "no_endpoint", 503, UNAVAILABLE, CAPACITY,
         "The pool has no endpoint that could be used"),
     row(Reason::EndpointUnreachable, "endpoint_unreachable", 503, UNAVAILABLE, (Retry::Later, Fault::Endpoint),
@@ -308,6 +344,19 @@ mod tests {
         }
     }
 
+    /// The words of the endpoint picker protocol, which other people's scripts know.
+    #[test]
+    fn what_flow_control_drops_is_called_by_the_pickers_words() {
+        let named =
+            |word: &str| Reason::ALL.into_iter().filter(|reason| reason.dropped() == Some(word)).collect::<Vec<_>>();
+        assert_eq!(named("rejected-saturated"), [Reason::QueueFull, Reason::Shed]);
+        assert_eq!(named("rejected-ttl-expired"), [Reason::ExpiredInQueue]);
+        assert_eq!(named("rejected-no-endpoints"), [Reason::NoEndpoint]);
+        assert_eq!(named("rejected-shutting-down"), [Reason::Draining]);
+        assert_eq!(named("evicted"), [Reason::Evicted]);
+        assert!(Reason::ALL.into_iter().all(|reason| reason.dropped().is_none() || reason.has_retry_after()));
+    }
+
     #[test]
     fn a_clients_fault_is_never_a_server_error() {
         for reason in Reason::ALL {
@@ -319,7 +368,7 @@ mod tests {
     fn the_page_has_a_row_for_every_reason() {
         let page = reasons_markdown();
         for reason in Reason::ALL {
-            assert_eq!(page.matches(&format!("| `{}` |", reason.label())).count(), 1);
+            assert_eq!(page.matches(&format!("\n| `{}` |", reason.label())).count(), 1);
         }
         assert!(page.contains("| `queue_full` | 429 + `Retry-After` | `overloaded_error` |"));
     }

@@ -70,6 +70,10 @@ const FIRST_TOKEN_SECONDS: &[f64] =
 const INTER_TOKEN_SECONDS: &[f64] =
     &[0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5, 0.75, 1.0, 2.5, 5.0, 10.0];
 
+/// From a place that came free at once to the longest wait that can be configured.
+const QUEUE_WAIT_SECONDS: &[f64] =
+    &[0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 600.0];
+
 macro_rules! catalog {
     ($($(#[$doc:meta])* $id:ident: $name:literal, $kind:expr, $unit:literal, [$($label:expr),*], $level:ident, $help:literal;)*) => {
         $(#[doc = $help] pub static $id: Metric = Metric {
@@ -97,6 +101,16 @@ catalog! {
         [POOL, MODEL], Pool, "Answers of an endpoint that carried no usage; their tokens are counted nowhere.";
     SATURATION: "inference_gateway_saturation", Kind::Gauge, "ratio",
         [POOL], Pool, "Load of the pool's least loaded endpoint over what makes it full: 1 is full.";
+    QUEUE_DEPTH: "inference_gateway_queue_depth", Kind::Gauge, "requests",
+        [POOL, BAND], Pool, "Requests waiting in the gateway for room at an endpoint.";
+    QUEUE_BYTES: "inference_gateway_queue_bytes", Kind::Gauge, "bytes",
+        [POOL, BAND], Pool, "Bodies of the requests waiting in the gateway.";
+    QUEUE_WAIT: "inference_gateway_queue_wait_seconds", Kind::Histogram(QUEUE_WAIT_SECONDS), "seconds",
+        [POOL, BAND], Pool, "Time in the gateway's queue, however it ended; only of requests that had to wait.";
+    UNKNOWN_OBJECTIVES: "inference_gateway_unknown_objectives_total", Kind::Counter, "requests",
+        [POOL], Pool, "Requests that named an InferenceObjective which the pool does not have; they are served as standard ones.";
+    EVICTIONS: "inference_gateway_evictions_total", Kind::Counter, "requests",
+        [POOL], Pool, "Sheddable requests ended at an endpoint, before its first byte, for those of higher bands.";
     OWN_SIGNALS_ONLY: "inference_gateway_own_signals_only", Kind::Gauge, "0 or 1",
         [POOL], Pool, "1 while every endpoint's signals are stale and picks rest on the gateway's own in-flight counts.";
     RETRIES: "inference_gateway_upstream_retries_total", Kind::Counter, "tries",

@@ -84,7 +84,7 @@ pub struct Line {
     pub cached_tokens: Option<u64>,
     /// Generated tokens, as the engine says.
     pub completion_tokens: Option<u64>,
-    /// Time from the request's head to its dispatch, less what the body took to arrive, in milliseconds.
+    /// Time from the end of the request's body to its dispatch, or to its end if it waited in vain, in milliseconds.
     pub queue_ms: f64,
     /// From the request's head to the first content event; absent if there was none.
     pub ttft_ms: Option<f64>,

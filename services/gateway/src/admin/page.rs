@@ -5,19 +5,20 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use dispatch::{EndpointView, PoolView, Seen};
+use dispatch::{Band, EndpointView, PoolView, Seen};
 use pool::State;
 use telemetry::{
     Metrics,
     catalog::{
         BODY_MEMORY, BUILD_INFO, CONFIG_GENERATION, CONFIG_VALID, ENDPOINT_ADAPTER_RESIDENT, ENDPOINT_KV_CACHE,
         ENDPOINT_RUNNING, ENDPOINT_SIGNAL_AGE, ENDPOINT_STATE, ENDPOINT_WAITING, IN_FLIGHT, LIMIT_KEYS, LIMIT_OPEN,
-        Metric, OWN_SIGNALS_ONLY, PREFIX_INDEX_BYTES, PREFIX_INDEX_ENTRIES, PREFIX_INDEX_EVICTIONS, SATURATION,
+        Metric, OWN_SIGNALS_ONLY, PREFIX_INDEX_BYTES, PREFIX_INDEX_ENTRIES, PREFIX_INDEX_EVICTIONS, QUEUE_BYTES,
+        QUEUE_DEPTH, SATURATION,
     },
 };
 
 use super::process;
-use crate::{limits::Rule, world::World};
+use crate::{limits::Rule, pools::Waiting, world::World};
 
 /// Brings every level up to date.
 pub(super) fn refresh(world: &World) {
@@ -25,6 +26,7 @@ pub(super) fn refresh(world: &World) {
     for listed in &world.routes.load().pools {
         let view = listed.pool.view();
         pool_levels(metrics, &listed.pool.name, &view);
+        queue_levels(metrics, &listed.pool.name, listed.pool.waiting());
         endpoint_levels(metrics, &listed.pool.name, &view, &listed.adapters);
     }
     limit_levels(metrics, &world.routes.load().limits);
@@ -57,6 +59,15 @@ fn pool_levels(metrics: &Metrics, pool: &str, view: &PoolView) {
     set(&PREFIX_INDEX_BYTES, view.index.bytes as f64);
     set(&PREFIX_INDEX_ENTRIES, view.index.entries as f64);
     metrics.counter(&PREFIX_INDEX_EVICTIONS, &[pool]).absolute(view.index.evictions);
+}
+
+/// Bands of which nobody waits have their zeros: that nobody waits is known.
+pub(super) fn queue_levels(metrics: &Metrics, pool: &str, waiting: [Waiting; Band::COUNT]) {
+    for band in Band::ALL {
+        let (labels, Waiting { requests, bytes }) = ([pool, band.label()], waiting[band.index()]);
+        metrics.gauge(&QUEUE_DEPTH, &labels).set(f64::from(requests));
+        metrics.gauge(&QUEUE_BYTES, &labels).set(bytes as f64);
+    }
 }
 
 /// Whether picks rest on own counts since all that could be picked is stale.

@@ -2,12 +2,15 @@
 
 use std::sync::Arc;
 
-use dispatch::{AdapterView, EndpointView, InFlight, IndexStats, PoolView, Seen};
+use dispatch::{AdapterView, Band, EndpointView, InFlight, IndexStats, PoolView, Seen};
 use pool::CacheShape;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::routes::{Listed, Routes};
+use crate::{
+    pools::Waiting,
+    routes::{Listed, Routes},
+};
 
 /// Every pool.
 #[derive(Debug, Serialize, ToSchema)]
@@ -38,14 +41,16 @@ struct Pool {
     endpoints: Vec<Endpoint>,
 }
 
-/// Requests waiting for room in the gateway, by band. A pool without room refuses at once in this release, so nothing
-/// waits.
-#[derive(Debug, Default, Serialize, ToSchema)]
+/// Requests waiting for room in the gateway, by band.
+#[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Queue)]
 struct Queue {
-    critical: u64,
-    standard: u64,
-    sheddable: u64,
+    /// Of objectives with a priority above 0.
+    critical: u32,
+    /// Of objectives with priority 0, or of none.
+    standard: u32,
+    /// Of objectives with a priority below 0.
+    sheddable: u32,
 }
 
 /// Memory of which endpoint was sent which prompt.
@@ -171,10 +176,17 @@ impl Pool {
             name: Arc::clone(&listed.pool.name),
             models: listed.models.clone(),
             saturation: view.saturation,
-            queue: Queue::default(),
+            queue: Queue::of(listed.pool.waiting()),
             prefix_index: PrefixIndex::of(view.index),
             endpoints: view.endpoints.iter().map(Endpoint::of).collect(),
         }
+    }
+}
+
+impl Queue {
+    fn of(waiting: [Waiting; Band::COUNT]) -> Self {
+        let [critical, standard, sheddable] = waiting.map(|waiting| waiting.requests);
+        Self { critical, standard, sheddable }
     }
 }
 

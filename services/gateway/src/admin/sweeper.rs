@@ -148,6 +148,7 @@ impl Seen {
             present.extend(view.endpoints.iter().map(|endpoint| Arc::clone(&endpoint.name)));
             if self.standing == Standing::Removed {
                 page::endpoint_levels(metrics, pool, &view, &[]);
+                page::queue_levels(metrics, pool, life.waiting());
             }
         }
         for name in &present {

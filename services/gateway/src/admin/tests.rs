@@ -27,7 +27,7 @@ use crate::{
     body_memory::BodyMemory,
     clock::Clock,
     decisions::{Decisions, Entry, Kept},
-    metrics::{ModelMetrics, RetryMetrics},
+    metrics::{ModelMetrics, QueueMetrics, RetryMetrics},
     pools::{EndpointHandle, Lease, PoolHandle},
     record::Observer,
     routes::{Listed, OTHER_MODEL, Routes, Served},
@@ -74,7 +74,8 @@ impl Site {
 
     fn pool(&self, name: &str, settings: Settings) -> Arc<PoolHandle> {
         let retries = RetryMetrics::new(&self.world.metrics, name.into());
-        PoolHandle::new(name.into(), PoolDispatch::new(settings), retries, self.world.clock)
+        let queue = QueueMetrics::new(&self.world.metrics, name.into());
+        PoolHandle::new(name.into(), PoolDispatch::new(settings), retries, queue, self.world.clock)
     }
 
     /// Puts these endpoints in force: name and life of each.
@@ -127,6 +128,7 @@ impl Site {
             log_level: 0,
             route_timeout: None,
             limits: crate::limits::Matching::default(),
+            objectives: Arc::default(),
             metrics: Arc::new(metrics),
         })
     }

@@ -27,9 +27,9 @@ use super::{
     rules::Rules,
 };
 use crate::{
-    metrics::{ModelMetrics, RetryMetrics},
+    metrics::{ModelMetrics, QueueMetrics, RetryMetrics},
     pools::PoolHandle,
-    routes::{Fallback, Listed, OTHER_MODEL, Routes, Served},
+    routes::{Fallback, Listed, OTHER_MODEL, Objectives, Routes, Served},
     world::World,
 };
 
@@ -92,7 +92,7 @@ impl Plan {
         for scheduler in &config.schedulers {
             let settings = settings::of_scheduler(scheduler, config);
             let pool = plan.pool(&scheduler.name, settings, world, existing);
-            plan.serve(scheduler, &pool, world)?;
+            plan.serve(scheduler, &pool, config, world)?;
             let mine = config.endpoints.iter().filter(|spec| scheduler.selector.matches(&spec.labels));
             for spec in mine {
                 let place = Place::of(scheduler);
@@ -116,21 +116,29 @@ impl Plan {
     ) -> Arc<PoolHandle> {
         let pool = existing.get(name).cloned().unwrap_or_else(|| {
             let retries = RetryMetrics::new(&world.metrics, name.into());
-            PoolHandle::new(name.into(), PoolDispatch::new(settings.clone()), retries, world.clock)
+            let queue = QueueMetrics::new(&world.metrics, name.into());
+            PoolHandle::new(name.into(), PoolDispatch::new(settings.clone()), retries, queue, world.clock)
         });
         self.settings.push((Arc::clone(&pool), settings));
         self.pools.insert(name.to_owned(), Arc::clone(&pool));
         pool
     }
 
-    fn serve(&mut self, scheduler: &Scheduler, pool: &Arc<PoolHandle>, world: &World) -> Result<(), Unusable> {
+    fn serve(
+        &mut self,
+        scheduler: &Scheduler,
+        pool: &Arc<PoolHandle>,
+        config: &Config,
+        world: &World,
+    ) -> Result<(), Unusable> {
         let base: Arc<str> = scheduler.model_name.as_str().into();
         let mut listed = Listed { pool: Arc::clone(pool), models: vec![Arc::clone(&base)], adapters: Vec::new() };
-        let own = served(pool, &base, None, Some(scheduler), &self.rules, world)?;
+        let about = About { scheduler: Some(scheduler), objectives: objectives(scheduler, config) };
+        let own = served(pool, &base, None, &about, &self.rules, world)?;
         self.routes.models.insert(Arc::clone(&base), own);
         for adapter in &scheduler.lora_adapters {
             let adapter: Arc<str> = adapter.as_str().into();
-            let served = served(pool, &base, Some(&adapter), Some(scheduler), &self.rules, world)?;
+            let served = served(pool, &base, Some(&adapter), &about, &self.rules, world)?;
             listed.models.push(Arc::clone(&adapter));
             listed.adapters.push(Arc::clone(&adapter));
             self.routes.models.insert(adapter, served);
@@ -184,7 +192,7 @@ impl Plan {
         let pool = self.pool(DEFAULT_BACKEND_POOL, settings, world, existing);
         let place = Place { port: config.bbr.default_backend_port, protocol: Protocol::Http1, engine: Engine::None };
         wants.push(self.want(spec, &pool, place)?);
-        let served = served(&pool, &OTHER_MODEL.into(), None, None, &self.rules, world)?;
+        let served = served(&pool, &OTHER_MODEL.into(), None, &About::default(), &self.rules, world)?;
         self.routes.pools.push(Listed { pool, models: Vec::new(), adapters: Vec::new() });
         self.routes.fallback = Some(Fallback::DefaultBackend(served));
         Ok(())
@@ -217,7 +225,8 @@ impl Plan {
         let base: Arc<str> = scheduler.model_name.as_str().into();
         let only = Arc::clone(&self.routes.models[&base]);
         if !config.bbr.enabled {
-            let any = served(&only.pool, &OTHER_MODEL.into(), None, Some(scheduler), &self.rules, world)?;
+            let about = About { scheduler: Some(scheduler), objectives: Arc::clone(&only.objectives) };
+            let any = served(&only.pool, &OTHER_MODEL.into(), None, &about, &self.rules, world)?;
             self.routes.fallback = Some(Fallback::OnlyPool(any));
         }
         self.routes.only = Some(only);
@@ -265,14 +274,27 @@ fn empty_routes(config: &Config, world: &World) -> Routes {
     }
 }
 
+/// What a configuration says of all models of a pool; nothing for the default backend.
+#[derive(Default)]
+struct About<'a> {
+    scheduler: Option<&'a Scheduler>,
+    objectives: Arc<Objectives>,
+}
+
+fn objectives(scheduler: &Scheduler, config: &Config) -> Arc<Objectives> {
+    let mine = config.objectives.iter().filter(|objective| objective.pool == scheduler.name);
+    Arc::new(mine.map(|objective| (objective.name.as_str().into(), objective.priority)).collect())
+}
+
 fn served(
     pool: &Arc<PoolHandle>,
     base: &Arc<str>,
     adapter: Option<&Arc<str>>,
-    scheduler: Option<&Scheduler>,
+    about: &About<'_>,
     rules: &Rules,
     world: &World,
 ) -> Result<Arc<Served>, Unusable> {
+    let scheduler = about.scheduler;
     let model = adapter.unwrap_or(base);
     let header = |name: &Arc<str>| HeaderValue::from_str(name).map_err(|_| Unusable::ModelName(name.to_string()));
     Ok(Arc::new(Served {
@@ -285,6 +307,7 @@ fn served(
         log_level: scheduler.and_then(|scheduler| scheduler.log_level).unwrap_or(0),
         route_timeout: scheduler.and_then(|scheduler| scheduler.route_timeout),
         limits: rules.matching(scheduler, model),
+        objectives: Arc::clone(&about.objectives),
         metrics: Arc::new(ModelMetrics::new(&world.metrics, Arc::clone(&pool.name), Arc::clone(model))),
     }))
 }

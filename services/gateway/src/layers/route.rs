@@ -3,6 +3,7 @@
 //! The body is read whole before anything is picked, since a second `model` may be its last member; its head is read
 //! piece by piece as it arrives. What is forwarded are the client's own bytes (decoded if they were compressed).
 
+mod ask;
 mod body;
 
 use std::{
@@ -159,6 +160,8 @@ async fn read_and_find(api: Api, mut request: Request) -> Result<Routed, Refused
     let (prefix, prompt_tokens) = prompt(read.head.as_ref(), &served);
     let output_tokens_max = read.head.as_ref().and_then(|head| head.max_output_tokens);
     let ReadBody { body, held, .. } = read;
+    let ask = ask::ask(&head.headers, &served, body.len_bytes(), record.started);
+    record.band = ask.band();
     Ok(Routed {
         head,
         api,
@@ -169,6 +172,7 @@ async fn read_and_find(api: Api, mut request: Request) -> Result<Routed, Refused
         prefix,
         prompt_tokens,
         output_tokens_max,
+        ask,
         record,
         request_id,
         clients,

@@ -1,9 +1,13 @@
 //! Headers that the gateway gives a meaning, in requests and in answers.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use protocol::{
-    headers::{ANTHROPIC_REQUEST_ID, FAIRNESS_ID, OBJECTIVE, REQUEST_ID, SHOULD_RETRY},
+    Reason,
+    headers::{
+        ANTHROPIC_REQUEST_ID, DROPPED_REASON, FAIRNESS_ID, OBJECTIVE, PICKERS_DROPPED_REASON, REQUEST_ID, SHOULD_RETRY,
+        SLO_TTFT_MS,
+    },
     path::Dialect,
 };
 use utoipa::openapi::{
@@ -16,7 +20,7 @@ use utoipa::openapi::{
 use crate::request_id;
 
 /// Names of the request headers' components, in the order in which they are listed.
-const OF_REQUESTS: [&str; 3] = ["RequestId", "Objective", "FairnessId"];
+const OF_REQUESTS: [&str; 4] = ["RequestId", "Objective", "FairnessId", "SloTtftMs"];
 
 /// Of every answer.
 const REQUEST_ID_ANSWERED: &str = "x-request-id";
@@ -26,6 +30,10 @@ const ANTHROPIC_REQUEST_ID_ANSWERED: &str = "request-id";
 pub(super) const RETRY_AFTER: &str = "Retry-After";
 /// Of refusals where the libraries' own rule would be wrong.
 pub(super) const SHOULD_RETRY_ANSWERED: &str = "x-should-retry";
+/// Of 429 and 503, too.
+pub(super) const DROPPED_REASON_ANSWERED: &str = "x-gateway-request-dropped-reason";
+/// Of those that the endpoint picker protocol has a word for.
+pub(super) const PICKERS_DROPPED_REASON_ANSWERED: &str = "x-llm-d-request-dropped-reason";
 /// Of 401.
 pub(super) const WWW_AUTHENTICATE: &str = "WWW-Authenticate";
 /// Of a path asked by another method.
@@ -53,6 +61,7 @@ pub(super) fn ref_of_answer(name: &str) -> Ref {
 pub(super) fn of_requests() -> BTreeMap<String, RefOr<Parameter>> {
     let [objective, objective_alias] = OBJECTIVE;
     let [fairness, fairness_alias] = FAIRNESS_ID;
+    let [slo, slo_alias] = SLO_TTFT_MS;
     let texts = [
         (
             REQUEST_ID.to_string(),
@@ -64,11 +73,24 @@ pub(super) fn of_requests() -> BTreeMap<String, RefOr<Parameter>> {
         ),
         (
             objective.to_string(),
-            format!("The request's InferenceObjective (also read as `{objective_alias}`). Never sent on."),
+            format!(
+                "The request's InferenceObjective, whose priority says in which band it is served (also read as \
+                 `{objective_alias}`). One that the pool does not have counts as priority 0. Never sent on."
+            ),
         ),
         (
             fairness.to_string(),
-            format!("The flow that the request belongs to (also read as `{fairness_alias}`). Never sent on."),
+            format!(
+                "The flow that the request belongs to: flows of one priority take turns while they wait (also read as \
+                 `{fairness_alias}`). Requests without it are one flow. Never sent on."
+            ),
+        ),
+        (
+            slo.to_string(),
+            format!(
+                "Whole milliseconds within which the first token is wanted (also read as `{slo_alias}`); at most an hour. \
+                 It orders waiting requests of one flow under `ordering: deadline`. Never sent on."
+            ),
         ),
     ];
     let parameter = |(name, words): (String, String)| {
@@ -88,6 +110,8 @@ pub(super) fn of_requests() -> BTreeMap<String, RefOr<Parameter>> {
 pub(super) fn of_answers() -> BTreeMap<String, RefOr<Header>> {
     debug_assert_eq!(ANTHROPIC_REQUEST_ID_ANSWERED, ANTHROPIC_REQUEST_ID.as_str());
     debug_assert_eq!((REQUEST_ID_ANSWERED, SHOULD_RETRY_ANSWERED), (REQUEST_ID.as_str(), SHOULD_RETRY.as_str()));
+    debug_assert_eq!(DROPPED_REASON_ANSWERED, DROPPED_REASON.as_str());
+    debug_assert_eq!(PICKERS_DROPPED_REASON_ANSWERED, PICKERS_DROPPED_REASON.as_str());
     let text = || ObjectBuilder::new().schema_type(Type::String);
     let seconds = ObjectBuilder::new().schema_type(Type::Integer).minimum(Some(1));
     [
@@ -99,6 +123,16 @@ pub(super) fn of_answers() -> BTreeMap<String, RefOr<Header>> {
             text().enum_values(Some(["true", "false"])),
             "Tells OpenAI's and Anthropic's libraries whether trying again can help; absent where the client decides.",
         ),
+        (
+            DROPPED_REASON_ANSWERED,
+            text().enum_values(Some(dropped(|reason| reason.has_retry_after().then(|| reason.label())))),
+            "The reason, as in the error's `code`.",
+        ),
+        (
+            PICKERS_DROPPED_REASON_ANSWERED,
+            text().enum_values(Some(dropped(Reason::dropped))),
+            "The reason in the words of the endpoint picker protocol, where it has one.",
+        ),
         (WWW_AUTHENTICATE, text(), "How to authenticate."),
         (ALLOW, text(), "Methods that the path takes, when it was asked by another one."),
     ]
@@ -107,4 +141,9 @@ pub(super) fn of_answers() -> BTreeMap<String, RefOr<Header>> {
         (name.to_owned(), RefOr::T(header))
     })
     .into()
+}
+
+/// Every word that reasons have, once.
+fn dropped(word: impl Fn(Reason) -> Option<&'static str>) -> BTreeSet<&'static str> {
+    Reason::ALL.into_iter().filter_map(word).collect()
 }

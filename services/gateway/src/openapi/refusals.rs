@@ -9,7 +9,10 @@ use utoipa::openapi::{
     schema::{ObjectBuilder, SchemaType},
 };
 
-use super::headers::{ALLOW, RETRY_AFTER, SHOULD_RETRY_ANSWERED, WWW_AUTHENTICATE, of_every_answer, ref_of_answer};
+use super::headers::{
+    ALLOW, DROPPED_REASON_ANSWERED, PICKERS_DROPPED_REASON_ANSWERED, RETRY_AFTER, SHOULD_RETRY_ANSWERED,
+    WWW_AUTHENTICATE, of_every_answer, ref_of_answer,
+};
 
 /// Shapes of error objects, which are fewer than dialects of event streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,6 +118,8 @@ fn response(shape: Shape, reasons: &[Reason]) -> Response {
     let words: Vec<String> = reasons.iter().map(|reason| words(shape, *reason)).collect();
     let headers = [
         (RETRY_AFTER, reasons.iter().any(|reason| reason.has_retry_after())),
+        (DROPPED_REASON_ANSWERED, reasons.iter().any(|reason| reason.has_retry_after())),
+        (PICKERS_DROPPED_REASON_ANSWERED, reasons.iter().any(|reason| reason.dropped().is_some())),
         (SHOULD_RETRY_ANSWERED, reasons.iter().any(|reason| reason.should_retry().is_some())),
         (WWW_AUTHENTICATE, reasons.contains(&Reason::Unauthenticated)),
         (ALLOW, reasons.contains(&Reason::PathNotFound)),

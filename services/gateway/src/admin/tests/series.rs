@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use dispatch::Band;
 use telemetry::catalog::SCRAPE_FAILURES;
 
 use super::*;
@@ -115,7 +116,7 @@ async fn two_lives_of_one_name_are_one_series() {
 async fn the_page_is_one_that_parsers_take() {
     let (site, pool) = Site::with_llama();
     let served = Arc::clone(&site.world.routes.load().models["sql"]);
-    served.metrics.ended(Outcome::Ok, 0.2);
+    served.metrics.ended(Band::Standard, Outcome::Ok, 0.2);
     served.metrics.streamed(0.1, Some(0.01));
     drop(site.pick(&pool, "a"));
     let prometheus = "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.3";
@@ -191,7 +192,7 @@ async fn series_of_a_removed_endpoint_go_once_its_last_request_ended() {
 async fn what_is_idle_stays_however_often_it_is_swept() {
     let (site, pool) = Site::with_llama();
     drop(site.pick(&pool, "a"));
-    site.world.routes.load().models["sql"].metrics.ended(Outcome::Ok, 0.1);
+    site.world.routes.load().models["sql"].metrics.ended(Band::Standard, Outcome::Ok, 0.1);
     let mut sweeper = Sweeper::default();
     let before = site.metrics().await;
     let names = |page: &str| {
@@ -308,7 +309,7 @@ async fn a_model_no_longer_served_goes_with_its_last_request() {
     let (site, pool) = Site::with_llama();
     let mut sweeper = Sweeper::default();
     let request = Arc::clone(&site.world.routes.load().models["sql"]);
-    request.metrics.ended(Outcome::Ok, 0.1);
+    request.metrics.ended(Band::Standard, Outcome::Ok, 0.1);
     site.metrics().await;
     sweeper.sweep(&site.world);
     site.serve(&[(&pool, &["meta/llama"])]);

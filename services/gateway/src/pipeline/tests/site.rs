@@ -37,7 +37,7 @@ use crate::{
     decisions::Decisions,
     frontend::http::Door,
     limits::Matching,
-    metrics::{ModelMetrics, RetryMetrics},
+    metrics::{ModelMetrics, QueueMetrics, RetryMetrics},
     pools::{EndpointHandle, PoolHandle},
     record::Observer,
     routes::{Listed, OTHER_MODEL, Routes, Served},
@@ -91,7 +91,8 @@ impl Site {
         let pools = MODELS.map(|name| {
             let settings = Settings { has_page: HasPage::No, ..Settings::default() };
             let retries = RetryMetrics::new(&metrics, name.into());
-            PoolHandle::new(name.into(), PoolDispatch::new(settings), retries, clock)
+            let queue = QueueMetrics::new(&metrics, name.into());
+            PoolHandle::new(name.into(), PoolDispatch::new(settings), retries, queue, clock)
         });
         let world = Arc::new(World {
             clock,
@@ -222,6 +223,7 @@ fn routes(pools: &[Arc<PoolHandle>; 2], metrics: &Metrics) -> Routes {
             log_level: 0,
             route_timeout: None,
             limits: Matching::default(),
+            objectives: Arc::default(),
             metrics: Arc::new(ModelMetrics::new(metrics, Arc::clone(&pool.name), Arc::clone(&model))),
         };
         routes.models.insert(Arc::clone(&model), Arc::new(served));
