@@ -159,6 +159,7 @@ impl EndpointState {
     fn begin_anew(&mut self) {
         self.backing_off_until = Moment::ORIGIN;
         self.adapters.unload();
+        self.ended = Ended::default();
         self.health.begin_anew();
     }
 

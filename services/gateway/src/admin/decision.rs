@@ -34,7 +34,8 @@ pub(super) struct Decided {
     omitted: usize,
     /// Names of the endpoints to try, in this order; empty for a refusal.
     picked: Vec<String>,
-    /// `highest_score`, `only_candidate`, `tie_by_prefix`, `tie_by_least_recent`, `pool_full` or `no_endpoint`.
+    /// `highest_score`, `only_candidate`, `tie_by_prefix`, `tie_by_least_recent`, `pool_full`, `band_full`,
+    /// `others_wait` or `no_endpoint`.
     #[schema(value_type = String)]
     reason: &'static str,
     /// The same in a sentence, with its numbers.

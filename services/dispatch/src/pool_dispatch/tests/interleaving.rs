@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, num::NonZeroU32};
 use proptest::prelude::*;
 
 use super::*;
-use crate::{Band, Eviction, Flow, FlowControl, HasPage, More, QueueFull, Ticket};
+use crate::{Band, Eviction, Failure, Flow, FlowControl, HasPage, More, QueueFull, Ticket, Verdict};
 
 const ENDPOINTS: usize = 4;
 const QUEUED_MAX: u32 = 12;
@@ -24,6 +24,8 @@ enum Step {
     Members(u8),
     Pause { number: usize, ms: u64 },
     Configure(Knobs),
+    PassOn(usize, usize),
+    Judge(usize, Verdict),
     Pass(u64),
 }
 
@@ -76,6 +78,14 @@ fn settings(knobs: Knobs) -> Settings {
     settings
 }
 
+fn verdict() -> impl Strategy<Value = Verdict> {
+    prop_oneof![
+        1 => Just(Verdict::Success),
+        1 => Just(Verdict::Neutral),
+        3 => Just(Verdict::Failure(Failure::Status)),
+    ]
+}
+
 fn step() -> impl Strategy<Value = Step> {
     let wish = prop_oneof![
         6 => Just(Wish::None),
@@ -99,6 +109,8 @@ fn step() -> impl Strategy<Value = Step> {
         1 => any::<u8>().prop_map(Step::Members),
         1 => (0..ENDPOINTS, 1u64..1_500).prop_map(|(number, ms)| Step::Pause { number, ms }),
         1 => knobs().prop_map(Step::Configure),
+        1 => (0usize..64, 0..ENDPOINTS).prop_map(|(at, number)| Step::PassOn(at, number)),
+        3 => (0usize..64, verdict()).prop_map(|(at, verdict)| Step::Judge(at, verdict)),
         4 => (1u64..300).prop_map(Step::Pass),
     ]
 }
@@ -282,6 +294,17 @@ impl Owner {
                 self.settings = settings(knobs);
                 self.rig.pool.configure(self.settings.clone());
                 self.release();
+            }
+            Step::PassOn(at, number) => {
+                if let Some((permit, _)) = self.permits.get(at) {
+                    let moved = self.rig.pool.pass_on(permit, id(number), &[], now).is_ok();
+                    assert!(!moved || self.rig.pool.endpoint_of(permit) == Some(id(number)));
+                }
+            }
+            Step::Judge(at, verdict) => {
+                if let Some((permit, _)) = self.permits.get(at) {
+                    let _ = self.rig.pool.report(permit, verdict, now);
+                }
             }
             Step::Pass(time) => self.rig.pass(ms(time)),
         }
