@@ -163,6 +163,11 @@ pub struct InFlight {
 }
 
 impl Decision {
+    /// An empty record with memory for a pool of this size, asked for once.
+    pub(crate) fn for_endpoints(endpoints: usize) -> Self {
+        Self { candidates: Vec::with_capacity(endpoints.min(CANDIDATES_MAX)), ..Self::default() }
+    }
+
     /// Begins a new record over the old one, whose memory is written over piece by piece.
     pub(crate) fn begin(&mut self, blocks: u32, basis: Basis) -> Recorder<'_> {
         self.omitted = 0;

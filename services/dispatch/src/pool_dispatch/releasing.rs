@@ -90,7 +90,7 @@ impl PoolDispatch {
         if !fits {
             return Look::NoRoom;
         }
-        let mut decision = Box::<Decision>::default();
+        let mut decision = Box::new(Decision::for_endpoints(self.endpoints.len()));
         match self.pick(&request, ask, gate, now, &mut decision) {
             Ok(dispatched) => Look::Placed((dispatched, decision)),
             Err(_) => Look::NoRoom,
