@@ -2,6 +2,8 @@
 
 use std::num::NonZeroU32;
 
+use proptest::prelude::*;
+
 use super::*;
 use crate::{Band, Eviction, Flow, FlowControl, HasPage, More, PickReason, QueueFull, Rejected, Ticket, Waiting};
 
@@ -431,4 +433,27 @@ fn the_time_to_wait_is_that_of_the_band() {
     assert_eq!(seconds, [4, 4, 10], "20 at 5 a second; 40 at 10; none of the lowest was ever placed");
     let random = |random| rig.pool.retry_after_s(Band::Sheddable, random, rig.now);
     assert_eq!((random(0), random(u64::MAX)), (8, 12));
+}
+
+proptest! {
+    #[test]
+    fn a_full_pool_stays_full_as_long_as_anyone_waits(
+        asks in prop::collection::vec((-1i32..3, 0u64..5), 1..60),
+        ends in prop::collection::vec(any::<prop::sample::Index>(), 60),
+    ) {
+        let mut rig = capped(3, 2, |settings| settings.flow.bands[Band::Sheddable.index()].max_wait = ms(9_000));
+        for _ in 0..6 {
+            rig.occupy(rank(0));
+        }
+        for &(priority, flow) in &asks {
+            let _ = rig.wait(Ask { flow: Flow(flow), ..rank(priority) });
+        }
+        for end in ends.iter().take(asks.len()) {
+            let permit = rig.held.swap_remove(end.index(6));
+            rig.complete(permit);
+            prop_assert_eq!(rig.release().len(), 1);
+            prop_assert_eq!(rig.in_flight(), [2, 2, 2]);
+        }
+        prop_assert!(!rig.pool.has_waiting());
+    }
 }
