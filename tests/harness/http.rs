@@ -91,6 +91,20 @@ impl Connection {
         let _ = self.stream.shutdown(Shutdown::Write);
     }
 
+    /// Whether the other side has closed by now, which clients look for before they use a connection again.
+    ///
+    /// # Panics
+    /// When the socket takes no options.
+    pub fn is_closed(&self) -> bool {
+        self.stream.set_nonblocking(true).expect("a connected socket takes options");
+        let peeked = self.stream.peek(&mut [0]);
+        self.stream.set_nonblocking(false).expect("a connected socket takes options");
+        match peeked {
+            Ok(bytes) => bytes == 0,
+            Err(error) => error.kind() != ErrorKind::WouldBlock,
+        }
+    }
+
     /// Reads until `wanted` holds of what was read so far; gives it, unconsumed.
     ///
     /// # Errors

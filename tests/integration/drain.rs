@@ -225,3 +225,86 @@ fn g07_a_request_that_was_sent_before_the_end_is_served_or_refused_and_never_los
         gateway.requests().into_iter().filter(|line| line["x-request-id"].as_str().unwrap().starts_with("race-"));
     assert_eq!(lines.count(), answered);
 }
+
+/// Clients that go on asking while the gateway stops.
+const BUSY_CLIENTS: usize = 64;
+
+/// What became of one client.
+#[derive(Debug, Default)]
+struct Fate {
+    /// Requests that were sent.
+    sent: usize,
+    /// The last answer said that the connection ends.
+    told: bool,
+    /// The connection ended without an answer to what was sent.
+    unanswered: Vec<String>,
+}
+
+/// Asks again and again, `pause` after each answer, until told that the connection ends or it is seen to be closed.
+fn ask_until_told(mut connection: Connection, client: usize, pause: Duration) -> Fate {
+    let mut fate = Fate::default();
+    while !connection.is_closed() {
+        let bytes = request_bytes(CHATS, &format!("busy-{client}-{}", fate.sent), &[], CHAT);
+        let answer = connection.send(bytes).and_then(|()| connection.answer());
+        fate.sent += 1;
+        match answer {
+            Ok(answer) => {
+                let is_refusal = answer.status == 503 && answer.code() == "draining";
+                assert!(answer.status == 200 || is_refusal, "{} {}", answer.status, answer.text());
+                fate.told = answer.header("connection") == Some("close");
+                assert!(fate.told || !is_refusal, "{:?}", answer.headers);
+            }
+            Err(error) => fate.unanswered.push(format!("{:?}", error.kind())),
+        }
+        if fate.told || !fate.unanswered.is_empty() {
+            return fate;
+        }
+        std::thread::sleep(pause);
+    }
+    fate
+}
+
+#[test]
+fn g08_clients_that_keep_asking_are_answered_until_they_are_told_to_go() {
+    let peer = peer(|exchange| exchange.answer_plainly());
+    let mut gateway = start(&peer, &["--drain-grace", "300ms"]);
+    let connections: Vec<_> =
+        (0..BUSY_CLIENTS).map(|client| kept_alive(&gateway, &format!("first-{client}"))).collect();
+    let fates: Vec<_> = std::thread::scope(|scope| {
+        let clients: Vec<_> = connections
+            .into_iter()
+            .enumerate()
+            // Each at a pace of its own, as clients have.
+            .map(|(n, connection)| {
+                scope.spawn(move || ask_until_told(connection, n, Duration::from_millis(10 + n as u64 % 40)))
+            })
+            .collect();
+        soon("all are at work", || peer.seen().len() > 4 * BUSY_CLIENTS);
+        gateway.process.signal("TERM");
+        clients.into_iter().map(|client| client.join().expect("no client saw anything else")).collect()
+    });
+    let unanswered: Vec<_> = fates.iter().flat_map(|fate| &fate.unanswered).collect();
+    assert!(unanswered.is_empty(), "{unanswered:?}");
+    assert!(fates.iter().all(|fate| fate.told), "each was told: {fates:?}");
+    assert_eq!(exit_code(&mut gateway), Some(0));
+    let sent: usize = fates.iter().map(|fate| fate.sent).sum();
+    assert_eq!(gateway.requests().len(), sent + BUSY_CLIENTS, "a line for each");
+}
+
+#[test]
+fn g07_a_second_sigterm_ends_what_is_left_at_once() {
+    let (peer, _end) = held();
+    let mut gateway = start(&peer, &["--drain-grace", "60s"]);
+    let mut stream = streaming(&gateway, "cut");
+    gateway.process.signal("TERM");
+    soon("it is draining", || gateway.admin.get("/readyz").status == 503);
+    assert_eq!(gateway.process.ended(), None, "it has its time");
+    let told = Instant::now();
+    gateway.process.signal("TERM");
+    let answer = stream.answer().unwrap();
+    assert!(!answer.complete && !answer.text().contains("[DONE]"), "a cut stream does not look whole");
+    assert_eq!(exit_code(&mut gateway), Some(0));
+    assert!(told.elapsed() < AT_ONCE * 4, "{:?}", told.elapsed());
+    assert_eq!(gateway.request("cut")["outcome"], "draining");
+    assert!(gateway.log().contains("again"), "the operator is told: {}", gateway.log());
+}

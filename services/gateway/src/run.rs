@@ -1,8 +1,10 @@
 //! From the command line to a gateway that serves, and from SIGTERM to a process that has ended cleanly.
 
 use std::{
+    cell::Cell,
     io::Write,
     net::{SocketAddr, TcpListener},
+    pin::pin,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -59,7 +61,7 @@ pub fn run(options: &Options) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("the control runtime")?;
     runtime.block_on(async {
         // Before anybody is served, whose answer could be cut off.
-        let signals = Signals::listen()?;
+        let mut signals = Signals::listen()?;
         let data = bind(options.listen, "--listen")?;
         let admin = bind(options.admin, "--admin")?;
         let bound = (data.local_addr()?, admin.local_addr()?);
@@ -71,8 +73,9 @@ pub fn run(options: &Options) -> Result<()> {
         let refusals = refusals::book(Arc::clone(&world));
         let serving = serve::start(data, &cores, limits(), door, drain, refusals).context("the data port")?;
         announce(bound)?;
-        signals.end().await;
-        end(&world, serving, options).await;
+        let signal = signals.asked().await;
+        tracing::info!("{signal}: draining");
+        end(&world, serving, options, signals).await;
         anyhow::Ok(())
     })?;
     runtime.shutdown_timeout(Duration::from_millis(100));
@@ -159,12 +162,12 @@ impl Signals {
         })
     }
 
-    /// Waits until one of them asks for an end.
-    async fn end(mut self) {
+    /// Waits until one of them asks for an end, and says which.
+    async fn asked(&mut self) -> &'static str {
         loop {
             tokio::select! {
-                _ = self.terminate.recv() => return tracing::info!("SIGTERM: draining"),
-                _ = self.interrupt.recv() => return tracing::info!("SIGINT: draining"),
+                _ = self.terminate.recv() => return "SIGTERM",
+                _ = self.interrupt.recv() => return "SIGINT",
                 // What other servers reload at must not cut streams off here.
                 _ = self.hangup.recv() => {
                     tracing::info!("SIGHUP: nothing to do, changes of the configuration are noticed without it");
@@ -174,18 +177,34 @@ impl Signals {
     }
 }
 
-/// Readiness first, so that load balancers look elsewhere; then no new connections; then time for what runs.
-async fn end(world: &World, serving: Serving, options: &Options) {
-    world.readiness.drain.begin_after(options.drain_grace).await;
+/// Readiness first, so that load balancers look elsewhere; then no new connections; then time for what runs. Who asks a
+/// second time does not want to wait.
+async fn end(world: &World, serving: Serving, options: &Options, mut signals: Signals) {
+    let drain = &world.readiness.drain;
+    let hurried = Cell::new(false);
+    let mut again = pin!(async {
+        let signal = signals.asked().await;
+        hurried.set(true);
+        tracing::info!("{signal} again: ending at once");
+    });
+    tokio::select! {
+        () = drain.begin_after(options.drain_grace) => {}
+        () = &mut again => drain.begin(),
+    }
+    let over = async {
+        if !hurried.get() {
+            let _either = tokio::time::timeout(options.drain_timeout, again).await;
+        }
+    };
     let cutting = || world.observer.cutting.store(true, Ordering::Release);
-    let drained = serving.drained_or(options.drain_timeout, cutting).await;
-    if drained.aborted == 0 {
+    let drained = serving.drained_until(over, cutting).await;
+    let connections = drained.aborted;
+    if connections == 0 {
         tracing::info!("drained");
+    } else if hurried.get() {
+        tracing::warn!(connections, "connections were cut without waiting for their answers");
     } else {
-        tracing::warn!(
-            connections = drained.aborted,
-            timeout = ?options.drain_timeout,
-            "--drain-timeout is over: connections with running answers were cut"
-        );
+        let timeout = options.drain_timeout;
+        tracing::warn!(connections, ?timeout, "--drain-timeout is over: connections with running answers were cut");
     }
 }

@@ -44,6 +44,10 @@ pub use self::{
 };
 use crate::cores::Cores;
 
+/// How long nothing may end, at the end of a drain, before connections between requests are closed: longer than clients
+/// that are at work pause between two requests, and short beside the time that whoever stops a process gives it.
+const STILL_BEFORE_CLOSING: Duration = Duration::from_millis(250);
+
 /// What one listener allows its clients.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
@@ -205,19 +209,27 @@ impl Serving {
 
     /// Waits for the drain to begin, and then for all connections to end, for at most `limit`; then cuts the rest off.
     ///
-    /// Connections between requests stay open while any request is being answered, so that a client which has not noticed
-    /// yet is told by an answer instead of a reset; with the last answer they are closed.
+    /// Connections between requests stay open while any request is being answered, and until none has come for a quarter
+    /// of a second, so that a client which has not noticed yet is told by an answer instead of a lost request; then they
+    /// are closed.
     pub async fn drained(self, limit: Duration) -> Drained {
         self.drained_or(limit, || {}).await
     }
 
     /// [`Serving::drained`] that calls `cutting` before it cuts anything off.
-    pub async fn drained_or(mut self, limit: Duration, cutting: impl FnOnce()) -> Drained {
+    pub async fn drained_or(self, limit: Duration, cutting: impl FnOnce()) -> Drained {
+        self.drained_until(time::sleep(limit), cutting).await
+    }
+
+    /// [`Serving::drained_or`] for as long as `over` has not happened. It is looked at from the beginning of the drain on.
+    pub async fn drained_until(mut self, over: impl Future<Output = ()>, cutting: impl FnOnce()) -> Drained {
         // Only an abort of the runtime, or a panic, can make this an error; then nothing is accepted either.
         let _stopped = (&mut self.acceptor).await;
         let ledger = &self.shared.ledger;
-        if time::timeout(limit, wait_for_end(&self.shared)).await.is_ok() {
-            return Drained { aborted: 0 };
+        tokio::select! {
+            biased;
+            () = wait_for_end(&self.shared) => return Drained { aborted: 0 },
+            () = over => {}
         }
         let aborted = ledger.connections();
         cutting();
@@ -235,7 +247,13 @@ impl Drop for Serving {
 
 async fn wait_for_end(shared: &Shared) {
     let ledger = &shared.ledger;
-    ledger.until(|| ledger.requests() == 0).await;
+    loop {
+        ledger.until(|| ledger.requests() == 0).await;
+        let is_over = ledger.connections() == 0 || ledger.is_still_for(STILL_BEFORE_CLOSING).await;
+        if is_over && ledger.requests() == 0 {
+            break;
+        }
+    }
     shared.signal.raise(Level::Closing);
     ledger.until(|| ledger.connections() == 0).await;
 }

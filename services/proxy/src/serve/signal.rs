@@ -10,6 +10,7 @@ use std::{
         atomic::{AtomicU8, AtomicUsize, Ordering},
     },
     task::{Context, Waker},
+    time::Duration,
 };
 
 use parking_lot::Mutex;
@@ -141,6 +142,12 @@ impl Ledger {
             }
             changed.await;
         }
+    }
+
+    /// Waits for as long, and says whether no request and no connection ended meanwhile. Only once somebody has waited
+    /// for a count.
+    pub(super) async fn is_still_for(&self, time: Duration) -> bool {
+        tokio::time::timeout(time, self.changed.notified()).await.is_err()
     }
 
     /// Nobody waits for a count before the drain, and then it is one task.
