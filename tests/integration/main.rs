@@ -5,6 +5,7 @@
 
 mod adapters;
 mod bodies;
+mod churn;
 mod client_gone;
 mod configuration;
 mod cut_streams;
@@ -14,6 +15,7 @@ mod endpoint_access;
 mod forms;
 mod json_bodies;
 mod picking;
+mod probes;
 mod refusals;
 mod request_headers;
 mod rig;
@@ -23,6 +25,7 @@ mod signals;
 mod smoke;
 mod storms;
 mod streaming;
+mod telemetry;
 mod time_limits;
 mod tries;
 mod tunnels;
