@@ -32,6 +32,10 @@ pub(crate) struct Answer {
     /// there what was streamed before.
     has_text: bool,
     has_type: bool,
+    /// There is a list of choices at its top.
+    has_choices: bool,
+    /// There is something in it.
+    has_choice: bool,
     pub(crate) error: ErrorNote,
     /// Its `type`, where that is one that matters.
     pub(crate) kind: Event,
@@ -121,6 +125,11 @@ impl Answer {
         self.has_pieces || (self.has_text && !self.has_type)
     }
 
+    /// It tells what was used, of no choice.
+    pub(crate) fn is_usage_alone(&self) -> bool {
+        self.has_choices && !self.has_choice && self.total().usage().is_some() && !self.error.is_present()
+    }
+
     fn place(&self, depth: u32) -> Place {
         self.places.get(depth as usize).copied().unwrap_or_default()
     }
@@ -207,17 +216,18 @@ impl Visitor for Answer {
 
     fn open(&mut self, kind: Kind, depth: u32) -> Result<(), Infallible> {
         self.has_pieces |= self.place(depth - 1) == Place::Pieces;
+        self.has_choice |= self.place(depth - 1) == Place::Choices;
         let place = self.place_of(kind, depth);
         match place {
             Place::Error => self.error.present(),
             Place::Batch => self.batch = Some(Counts::default()),
+            Place::Choices => self.has_choices = true,
             Place::Other
             | Place::Root
             | Place::Inner
             | Place::Usage
             | Place::UsageDetails
             | Place::Meta
-            | Place::Choices
             | Place::Choice
             | Place::Delta
             | Place::Token

@@ -10,13 +10,16 @@
 
 mod member;
 mod prompt;
+mod wish;
 
 pub use prompt::{BLOCK_BYTES, BLOCKS_MAX, Prompt, Seed};
+pub use wish::Splice;
 
 pub use crate::json::Fault as JsonFault;
 use crate::json::{self, Halt, Kind, Machine, Scalar, Text, Undecodable, Visitor};
 use crate::path::Api;
 use member::{Hint, LIMITS, Member};
+use wish::Wish;
 
 /// Longest name of a model, in bytes of its decoded form. Kubernetes allows 253 for `modelName`; paths used as names are
 /// longer.
@@ -33,6 +36,9 @@ pub struct Head {
     pub stream: bool,
     /// `stream_options.include_usage`.
     pub include_usage: bool,
+    /// What would make this body ask for the usage of its stream: None where it does, where it wants no stream, where its
+    /// API always tells, and where a wrong type is the engine's to refuse.
+    pub usage_wish: Option<Splice>,
     /// The most tokens the client wants generated, under whichever name its API gives that.
     pub max_output_tokens: Option<u32>,
     pub prompt: Prompt,
@@ -85,6 +91,7 @@ impl Reader {
     pub fn feed(&mut self, chunk: &[u8]) -> Result<(), HeadError> {
         self.failed.map_or(Ok(()), Err)?;
         self.body.span = 0;
+        self.body.wish.chunk_at = self.machine.consumed();
         if let Err(halt) = self.machine.feed(chunk, &mut self.body) {
             let error = self.error(halt);
             self.failed = Some(error);
@@ -123,6 +130,7 @@ struct Body {
     model: Option<Model>,
     stream: bool,
     include_usage: bool,
+    wish: Wish,
     limits: [Option<u32>; LIMITS],
     prompt: prompt::Builder,
     /// Depth of the name whose value is being hashed; 0 if none is.
@@ -143,6 +151,7 @@ impl Body {
             model: None,
             stream: api == Api::GenerateStream,
             include_usage: false,
+            wish: Wish::default(),
             limits: [None; LIMITS],
             prompt: prompt::Builder::new(),
             hashed_depth: 0,
@@ -153,7 +162,10 @@ impl Body {
     }
 
     fn finish(self, bytes: u64) -> Head {
+        let says_when_asked = matches!(self.api, Api::ChatCompletions | Api::Completions);
+        let wanted = self.stream && !self.include_usage && says_when_asked;
         Head {
+            usage_wish: self.wish.found().filter(|_| wanted),
             model: self.model.unwrap_or(Model::Missing),
             stream: self.stream,
             include_usage: self.include_usage,
@@ -191,7 +203,10 @@ impl Body {
             Member::Model if self.model.is_some() => return Err(HeadError::DuplicateModel),
             // Of repeated members the last counts, also if its value is none that we read.
             Member::Stream => self.stream = self.api == Api::GenerateStream,
-            Member::StreamOptions | Member::IncludeUsage => self.include_usage = false,
+            Member::StreamOptions | Member::IncludeUsage => {
+                self.include_usage = false;
+                self.wish.named();
+            }
             Member::OutputTokens(limit) => self.limits[limit as usize] = None,
             Member::Prompt(rank) => {
                 self.prompt.begin(rank);
@@ -238,7 +253,12 @@ impl Visitor for Body {
         match depth {
             1 if kind == Kind::Array => return Err(HeadError::NotAnObject),
             2 if self.top == Member::Model => self.model = Some(Model::NotAString),
-            2 => self.inner = Member::Other,
+            2 => {
+                self.inner = Member::Other;
+                if self.top == Member::StreamOptions {
+                    self.wish.options_open(kind);
+                }
+            }
             _ => {}
         }
         Ok(())
@@ -246,8 +266,15 @@ impl Visitor for Body {
 
     fn close(&mut self, depth: u32, chunk: &[u8], end: usize) {
         self.end_value(depth - 1, chunk, end);
-        if depth == 2 {
-            self.top = Member::Other;
+        match depth {
+            1 => self.wish.body_close(end),
+            2 => {
+                if self.top == Member::StreamOptions {
+                    self.wish.options_close(end);
+                }
+                self.top = Member::Other;
+            }
+            _ => {}
         }
     }
 
@@ -264,7 +291,10 @@ impl Visitor for Body {
         self.hint = Hint::of(name.as_bytes());
         let member = match (depth, self.top) {
             (1, _) => Member::at_top(name.as_bytes(), self.api),
-            (_, Member::StreamOptions) => Member::of_stream_options(name.as_bytes()),
+            (_, Member::StreamOptions) => {
+                self.wish.other_named();
+                Member::of_stream_options(name.as_bytes())
+            }
             _ => Member::nested(name.as_bytes()),
         };
         if depth == 1 {
@@ -298,9 +328,17 @@ impl Visitor for Body {
             0 => Err(HeadError::NotAnObject),
             1 => {
                 let member = std::mem::replace(&mut self.top, Member::Other);
+                if member == Member::StreamOptions {
+                    self.wish.options_are(value, end);
+                }
                 self.value_of(member, value)
             }
-            2 if matches!(self.top, Member::StreamOptions | Member::Nested) => self.value_of(self.inner, value),
+            2 if matches!(self.top, Member::StreamOptions | Member::Nested) => {
+                if self.inner == Member::IncludeUsage {
+                    self.wish.include_usage_is(value, end);
+                }
+                self.value_of(self.inner, value)
+            }
             _ => Ok(()),
         }
     }

@@ -163,6 +163,8 @@ impl Reader {
                 model: self.model.unwrap_or(Model::Missing),
                 stream: self.stream,
                 include_usage: self.include_usage,
+                // A form that streams is audio, which tells when it is over.
+                usage_wish: None,
                 max_output_tokens: None,
                 prompt: Prompt::default(),
                 bytes: self.consumed,

@@ -39,6 +39,8 @@ pub struct End {
     pub at_event_boundary: bool,
     /// Events with content, of the whole stream.
     pub content_events: u64,
+    /// The stream broke off inside an event that has usage and nothing else.
+    pub broke_off_in_usage: bool,
 }
 
 /// Whether a stream said that it is complete.
@@ -85,6 +87,11 @@ impl Reader {
     }
 
     pub fn feed(&mut self, chunk: &[u8]) -> Step {
+        self.feed_each(chunk, |_, _| {})
+    }
+
+    /// The same, and tells of each event that ends in the chunk: at which index, and what it is.
+    pub fn feed_each(&mut self, chunk: &[u8], mut ended: impl FnMut(usize, Bearing)) -> Step {
         let before = self.content_events;
         let mut at = 0;
         while let Some(piece) = self.lines.next(chunk, &mut at) {
@@ -92,7 +99,7 @@ impl Reader {
                 Piece::Data(bytes) => self.event.write(bytes),
                 Piece::EndOfData => self.event.end_line(),
                 Piece::NamedError => self.event.is_named_error = true,
-                Piece::EndOfEvent => self.end_event(),
+                Piece::EndOfEvent => ended(at, self.end_event()),
             }
         }
         let content_events = u32::try_from(self.content_events - before).unwrap_or(u32::MAX);
@@ -102,8 +109,9 @@ impl Reader {
     /// The stream has ended. An event that only lacks its blank line counts: clients read it too.
     pub fn finish(mut self) -> End {
         let at_event_boundary = self.lines.are_between_events();
-        self.end_event();
+        let last = self.end_event();
         End {
+            broke_off_in_usage: !at_event_boundary && last == Bearing::UsageAlone,
             usage: self.counts.usage(),
             error: self.error,
             finished: self.finished,
@@ -112,7 +120,8 @@ impl Reader {
         }
     }
 
-    fn end_event(&mut self) {
+    fn end_event(&mut self) -> Bearing {
+        let mut bearing = Bearing::Other;
         if self.event.mark == Mark::Done {
             self.finished = Finished::Done;
         } else if let Some(answer) = self.event.read() {
@@ -120,6 +129,9 @@ impl Reader {
             self.error = self.error.or(answer.error.read(progress));
             self.content_events += u64::from(answer.has_content());
             self.counts.update(answer.total());
+            if answer.is_usage_alone() {
+                bearing = Bearing::UsageAlone;
+            }
             if is_last(self.api, answer) {
                 self.finished = Finished::Done;
             }
@@ -128,7 +140,17 @@ impl Reader {
             self.error = self.error.or(Some(StreamError { code: None, client_fault: false }));
         }
         self.event.reset();
+        bearing
     }
+}
+
+/// What an event bears.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bearing {
+    /// Usage beside an empty list of choices: what OpenAI's streams end with if the client asks for it.
+    UsageAlone,
+    /// Anything else.
+    Other,
 }
 
 /// Whether an event is the one that ends a stream of this API, for those that do not end with a mark.

@@ -20,6 +20,10 @@ impl ErrorNote {
         self.is_present = true;
     }
 
+    pub(super) fn is_present(&self) -> bool {
+        self.is_present
+    }
+
     /// A status, as engines put it into `code`. Numbers that are none are codes of some other kind.
     pub(super) fn code(&mut self, number: u64) {
         self.code = u16::try_from(number).ok().filter(|code| (400..600).contains(code)).or(self.code);

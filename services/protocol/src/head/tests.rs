@@ -510,7 +510,70 @@ fn any_body() -> impl Strategy<Value = String> {
     })
 }
 
+/// A body with its wish.
+fn wished(body: &[u8], splice: Splice) -> Vec<u8> {
+    let (at, removed) = (usize::try_from(splice.at).unwrap(), usize::try_from(splice.removed_bytes).unwrap());
+    [&body[..at], splice.inserted.as_bytes(), &body[at + removed..]].concat()
+}
+
+#[test]
+fn j12_usage_is_wished_for_where_it_is_missing_and_nothing_else_changes() {
+    let stream = |options: &str| format!(r#" {{"model":"m","stream":true{options}, "x" : [1, 2] }}"#);
+    let table = [
+        ("", Some("at the end")),
+        (r#", "stream_options": null"#, Some(r#", "stream_options": {"include_usage":true}"#)),
+        (r#","stream_options":{}"#, Some(r#","stream_options":{"include_usage":true}"#)),
+        (r#","stream_options":{ }"#, Some(r#","stream_options":{ "include_usage":true}"#)),
+        (r#","stream_options":{"include_usage":false }"#, Some(r#","stream_options":{"include_usage":true }"#)),
+        (r#","stream_options":{"include_usage": null}"#, Some(r#","stream_options":{"include_usage": true}"#)),
+        (r#","stream_options":{"a":{"b":1}}"#, Some(r#","stream_options":{"a":{"b":1},"include_usage":true}"#)),
+        (
+            r#","stream_options":"x","stream_options":null"#,
+            Some(r#","stream_options":"x","stream_options":{"include_usage":true}"#),
+        ),
+        (r#","stream_options":{"include_usage":true}"#, None),
+        (r#","stream_options":{"include_usage":"x"}"#, None),
+        (r#","stream_options":{"include_usage":{}}"#, None),
+        (r#","stream_options":"x""#, None),
+        (r#","stream_options":[]"#, None),
+        (r#","stream_options":1"#, None),
+        (r#","stream_options":null,"stream_options":"x""#, None),
+    ];
+    for (options, wanted) in table {
+        let body = stream(options);
+        let wanted = wanted.map(|wanted| match options {
+            "" => body.replace(r#", "x" : [1, 2] }"#, r#", "x" : [1, 2] ,"stream_options":{"include_usage":true}}"#),
+            _ => body.replace(options, wanted),
+        });
+        for split in 0..body.len() {
+            let (left, right) = body.as_bytes().split_at(split);
+            let head = read_as(Api::ChatCompletions, &[left, right]).unwrap();
+            let got = head.usage_wish.map(|splice| wished(body.as_bytes(), splice));
+            assert_eq!(got.as_deref(), wanted.as_ref().map(String::as_bytes), "{body} cut at {split}");
+        }
+    }
+    for (api, body) in [
+        (Api::ChatCompletions, r#"{"model":"m","stream":false,"stream_options":{"include_usage":false}}"#),
+        (Api::ChatCompletions, r#"{"model":"m"}"#),
+        (Api::Messages, r#"{"model":"m","stream":true}"#),
+        (Api::Responses, r#"{"model":"m","stream":true}"#),
+    ] {
+        assert_eq!(read_as(api, &[body.as_bytes()]).unwrap().usage_wish, None, "{body}");
+    }
+    assert!(read_as(Api::Completions, &[br#"{"model":"m","stream":true}"#]).unwrap().usage_wish.is_some());
+}
+
 proptest! {
+    #[test]
+    fn a_wish_is_read_as_one_and_leaves_the_rest(body in any_body()) {
+        let Ok(head) = read_as(Api::ChatCompletions, &[body.as_bytes()]) else { return Ok(()) };
+        let Some(splice) = head.usage_wish else { return Ok(()) };
+        let wished = wished(body.as_bytes(), splice);
+        let again = read_as(Api::ChatCompletions, &[&wished]).unwrap();
+        prop_assert!(again.include_usage && again.stream && again.usage_wish.is_none(), "{}", body);
+        prop_assert_eq!(again.model, head.model);
+    }
+
     #[test]
     fn agrees_with_a_full_parser_at_every_cut(body in any_body()) {
         let got = read_as(Api::ChatCompletions, &[body.as_bytes()]);

@@ -73,8 +73,41 @@ fn b01_usage_is_found_wherever_its_event_is_cut() {
             finished: Finished::Done,
             at_event_boundary: true,
             content_events: 1,
+            broke_off_in_usage: false,
         }
     );
+}
+
+#[test]
+fn j12_the_event_of_usage_alone_is_told_from_all_others_wherever_it_is_cut() {
+    let finish = r#"{"id":"c","choices":[{"index":0,"delta":{"content":"x"},"finish_reason":"stop"}],"usage":{"prompt_tokens":3,"completion_tokens":1}}"#;
+    let error = r#"{"choices":[],"usage":{"prompt_tokens":3,"completion_tokens":1},"error":{"message":"m"}}"#;
+    let table = [
+        (usage_event(11, 7).to_string(), Bearing::UsageAlone),
+        (delta(json!({"content": "Hi"})).to_string(), Bearing::Other),
+        (finish.to_owned(), Bearing::Other),
+        (error.to_owned(), Bearing::Other),
+        (r#"{"choices":[],"usage":null}"#.to_owned(), Bearing::Other),
+        (r#"{"choices":[]}"#.to_owned(), Bearing::Other),
+        (r#"{"usage":{"prompt_tokens":3,"completion_tokens":1}}"#.to_owned(), Bearing::Other),
+        ("[DONE]".to_owned(), Bearing::Other),
+    ];
+    for line_end in ["\n", "\r\n", "\r"] {
+        for (data, bearing) in &table {
+            let event = format!("data: {data}{line_end}{line_end}");
+            for split in 0..event.len() {
+                let mut reader = Reader::new(Api::ChatCompletions);
+                let mut found = Vec::new();
+                let (left, right) = event.as_bytes().split_at(split);
+                reader.feed_each(left, |_, bearing| found.push(bearing));
+                reader.feed_each(right, |_, bearing| found.push(bearing));
+                assert_eq!(found, [*bearing], "{data} cut at {split}");
+            }
+            let mut reader = Reader::new(Api::ChatCompletions);
+            reader.feed(format!("data: {data}{line_end}").as_bytes());
+            assert_eq!(reader.finish().broke_off_in_usage, *bearing == Bearing::UsageAlone, "{data}");
+        }
+    }
 }
 
 #[test]
