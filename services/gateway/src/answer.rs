@@ -4,6 +4,7 @@
 //! dropped because the client left — the request completes exactly then. It adds bytes in one case only: a stream that
 //! the endpoint cut gets an error event, since clients take a silent end for a whole answer.
 
+mod hider;
 mod reader;
 
 use std::{
@@ -69,6 +70,16 @@ impl Body for Answer {
     }
 }
 
+/// What becomes of an event that holds nothing but the usage of its stream.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum UsageEvent {
+    /// It passes: the client asked for it, or the endpoint sends it unasked.
+    #[default]
+    Shown,
+    /// The gateway asked for it, and keeps it.
+    Hidden,
+}
+
 /// An endpoint's answer, its request's place, and what was seen of it.
 pub struct Flow {
     body: AnswerBody,
@@ -104,7 +115,7 @@ impl Flow {
         lease: Lease,
         time_left: Option<Duration>,
     ) -> Self {
-        let reader = Reader::of(head, api);
+        let reader = Reader::of(head, api, record.usage_event);
         let mut flow = Self {
             body,
             reader,
@@ -127,6 +138,16 @@ impl Flow {
     }
 
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, AnswerError>>> {
+        loop {
+            match ready!(self.poll_once(cx)) {
+                // All of it was hidden, or is held until its event is whole.
+                Some(Ok(frame)) if frame.data_ref().is_some_and(Bytes::is_empty) => {}
+                other => return Poll::Ready(other),
+            }
+        }
+    }
+
+    fn poll_once(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, AnswerError>>> {
         match std::mem::replace(&mut self.state, State::Ended) {
             State::Ended => return Poll::Ready(None),
             State::Last(event) => return Poll::Ready(Some(Ok(self.passed(event)))),
@@ -170,7 +191,7 @@ impl Flow {
             Ok(data) => data,
             Err(trailers) => return self.last(trailers),
         };
-        let step = self.reader.feed(&data);
+        let (step, data) = self.reader.feed(data);
         self.record.content_passed(step.content_events);
         if self.waiting == Waiting::ForContent && step.has_content {
             self.waiting = Waiting::NoLonger;
@@ -199,7 +220,7 @@ impl Flow {
     /// The endpoint's last byte was seen: says how the request ended, or adds what its stream lacks.
     fn finish(&mut self) {
         let status = self.record.status.unwrap_or_default();
-        let verdict = self.close_reader().verdict;
+        let Ended { verdict, rest, .. } = self.close_reader();
         self.judge(verdict);
         match verdict {
             Verdict::Complete => self.record.end(Outcome::of_status(status)),
@@ -208,11 +229,12 @@ impl Flow {
             Verdict::CutShort { at_event_boundary } => {
                 self.record.detail("the stream ended without its terminator");
                 self.record.end(Outcome::Refused(Reason::EndpointBroke));
-                self.state = State::Last(self.error_event(Reason::EndpointBroke, at_event_boundary));
+                let event = self.error_event(Reason::EndpointBroke, at_event_boundary);
+                self.state = State::Last(joined(rest, event));
                 return;
             }
         }
-        self.state = State::Ended;
+        self.state = if rest.is_empty() { State::Ended } else { State::Last(rest) };
     }
 
     /// Says of the endpoint what its whole answer was. What its head said already, as a 500 does, stands.
@@ -235,14 +257,15 @@ impl Flow {
         self.record.end(Outcome::Refused(reason));
         self.state = State::Ended;
         let was_stream = self.reader.is_stream();
-        let at_event_boundary = match self.close_reader().verdict {
+        let Ended { verdict, rest, .. } = self.close_reader();
+        let at_event_boundary = match verdict {
             Verdict::CutShort { at_event_boundary } => at_event_boundary,
             Verdict::Complete | Verdict::ErrorEvent { .. } => true,
         };
         if !was_stream {
             return Some(Err(error));
         }
-        let event = self.error_event(reason, at_event_boundary);
+        let event = joined(rest, self.error_event(reason, at_event_boundary));
         Some(Ok(self.passed(event)))
     }
 
@@ -271,6 +294,11 @@ impl Flow {
             State::Ended => SizeHint::with_exact(0),
         }
     }
+}
+
+/// What was held of a stream, and what ends it.
+fn joined(held: Bytes, event: Bytes) -> Bytes {
+    if held.is_empty() { event } else { [held, event].concat().into() }
 }
 
 impl Drop for Flow {

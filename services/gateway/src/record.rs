@@ -19,6 +19,7 @@ use protocol::{Api, Reason, Usage};
 use telemetry::request_log::{LEVEL, Line, RequestLog};
 
 use crate::{
+    answer::UsageEvent,
     clock::Clock,
     decisions::{Decisions, Kept},
     limits::{Charge, Seen},
@@ -79,6 +80,8 @@ pub struct Record {
     pub usage: Option<Option<Usage>>,
     /// The decision kept for it.
     pub decision: Option<Kept>,
+    /// What becomes of its stream's event of usage.
+    pub usage_event: UsageEvent,
     /// What it holds of its caller's quotas.
     pub charge: Option<Charge>,
     outcome: Option<Outcome>,
@@ -127,6 +130,7 @@ impl Record {
             content: None,
             usage: None,
             decision: None,
+            usage_event: UsageEvent::default(),
             charge: None,
             outcome: None,
             detail: None,

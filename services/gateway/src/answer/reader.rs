@@ -1,5 +1,6 @@
 //! What an answer says about itself while it passes: read by what the answer is, not by what was asked for.
 
+use bytes::Bytes;
 use http::{
     HeaderMap, StatusCode,
     header::{CONTENT_ENCODING, CONTENT_TYPE},
@@ -11,14 +12,22 @@ use protocol::{
     usage,
 };
 
+use super::{UsageEvent, hider::Hider};
+
 /// A reader that fits the answer.
 pub(super) enum Reader {
     /// `text/event-stream`.
-    Stream(Box<sse::Reader>),
+    Stream(Box<Stream>),
     /// JSON.
     Json(Box<usage::Reader>),
     /// Compressed, audio, images: nothing is read off it.
     Opaque,
+}
+
+/// An event stream, and what is taken out of it.
+pub(super) struct Stream {
+    reader: sse::Reader,
+    hider: Option<Hider>,
 }
 
 /// What one piece brought.
@@ -35,6 +44,15 @@ pub(super) struct Ended {
     pub(super) verdict: Verdict,
     /// A stream's own last event has passed.
     pub(super) said_so: bool,
+    /// What was held back of the stream and is not to be hidden.
+    pub(super) rest: Bytes,
+}
+
+impl Ended {
+    /// An answer that is no stream.
+    fn plain(usage: Option<Usage>) -> Self {
+        Self { usage, verdict: Verdict::Complete, said_so: false, rest: Bytes::new() }
+    }
 }
 
 /// How an answer ended that the endpoint did not break off.
@@ -54,14 +72,15 @@ pub(super) enum Verdict {
 }
 
 impl Reader {
-    pub(super) fn of(head: &Parts, api: Api) -> Self {
+    pub(super) fn of(head: &Parts, api: Api, usage: UsageEvent) -> Self {
         if is_encoded(&head.headers) || head.status == StatusCode::NO_CONTENT {
             return Self::Opaque;
         }
         let kind = head.headers.get(CONTENT_TYPE).map(|value| value.as_bytes()).unwrap_or_default();
         let is = |name: &[u8]| kind.get(..name.len()).is_some_and(|start| start.eq_ignore_ascii_case(name));
         if is(b"text/event-stream") {
-            Self::Stream(Box::new(sse::Reader::new(api)))
+            let hider = (usage == UsageEvent::Hidden).then(Hider::default);
+            Self::Stream(Box::new(Stream { reader: sse::Reader::new(api), hider }))
         } else if is(b"application/json") {
             Self::Json(Box::default())
         } else {
@@ -73,24 +92,30 @@ impl Reader {
         matches!(self, Self::Stream(_))
     }
 
-    pub(super) fn feed(&mut self, data: &[u8]) -> Step {
+    /// Reads a piece, and gives what of it is to be passed on: all of it, but for streams with something to hide.
+    pub(super) fn feed(&mut self, data: Bytes) -> (Step, Bytes) {
         match self {
-            Self::Stream(reader) => {
-                let step = reader.feed(data);
-                Step { content_events: step.content_events, has_content: step.content_events > 0 }
+            Self::Stream(stream) => {
+                let (step, data) = match &mut stream.hider {
+                    Some(hider) => hider.pass(&mut stream.reader, &data),
+                    None => (stream.reader.feed(&data), data),
+                };
+                (Step { content_events: step.content_events, has_content: step.content_events > 0 }, data)
             }
             Self::Json(reader) => {
-                reader.feed(data);
-                Step { content_events: 0, has_content: true }
+                reader.feed(&data);
+                (Step { content_events: 0, has_content: true }, data)
             }
-            Self::Opaque => Step { content_events: 0, has_content: true },
+            Self::Opaque => (Step { content_events: 0, has_content: true }, data),
         }
     }
 
     pub(super) fn close(self, api: Api) -> Ended {
         match self {
-            Self::Stream(reader) => {
+            Self::Stream(stream) => {
+                let Stream { reader, hider } = *stream;
                 let end = reader.finish();
+                let rest = hider.filter(|_| !end.broke_off_in_usage).map(Hider::rest).unwrap_or_default();
                 let verdict = match (end.error, end.finished) {
                     (Some(error), _) => Verdict::ErrorEvent { client_fault: error.client_fault, code: error.code },
                     (None, Finished::Open) if has_terminator(api) => {
@@ -98,10 +123,10 @@ impl Reader {
                     }
                     (None, Finished::Done | Finished::Open) => Verdict::Complete,
                 };
-                Ended { usage: end.usage, verdict, said_so: end.finished == Finished::Done }
+                Ended { usage: end.usage, verdict, said_so: end.finished == Finished::Done, rest }
             }
-            Self::Json(reader) => Ended { usage: reader.finish(), verdict: Verdict::Complete, said_so: false },
-            Self::Opaque => Ended { usage: None, verdict: Verdict::Complete, said_so: false },
+            Self::Json(reader) => Ended::plain(reader.finish()),
+            Self::Opaque => Ended::plain(None),
         }
     }
 }

@@ -5,6 +5,7 @@
 
 mod ask;
 mod body;
+mod wish;
 
 use std::{
     sync::Arc,
@@ -149,7 +150,7 @@ async fn read_and_find(api: Api, mut request: Request) -> Result<Routed, Refused
         Ok(read) => read,
         Err(rejection) => return Err(rejection.of(request.record)),
     };
-    let Request { head, mut record, request_id, clients, routes, .. } = request;
+    let Request { mut head, mut record, request_id, clients, routes, .. } = request;
     record.body_read = Some(record.now());
     let found = find(api, read.head.as_ref(), &routes, &mut record).map_err(|rejection| *rejection);
     let (served, model_headers) = match found {
@@ -159,9 +160,13 @@ async fn read_and_find(api: Api, mut request: Request) -> Result<Routed, Refused
     record.served = Some(Arc::clone(&served));
     let (prefix, prompt_tokens) = prompt(read.head.as_ref(), &served);
     let output_tokens_max = read.head.as_ref().and_then(|head| head.max_output_tokens);
-    let ReadBody { body, held, .. } = read;
+    let wish = read.head.as_ref().and_then(|head| head.usage_wish).filter(|_| routes.usage == api::Usage::Always);
+    let ReadBody { mut body, held, .. } = read;
     let ask = ask::ask(&head.headers, &served, body.len_bytes(), record.started);
     record.band = ask.band();
+    if let Some(splice) = wish {
+        body = wish::grant(body, splice, &mut head.headers, &mut record);
+    }
     Ok(Routed {
         head,
         api,
