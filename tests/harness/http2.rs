@@ -51,6 +51,13 @@ pub struct OpenStream {
     body: Option<(Response<()>, RecvStream)>,
 }
 
+/// Whether a request's body is all there.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum End {
+    Sent,
+    Open,
+}
+
 impl Http2Answer {
     /// The body as text.
     pub fn text(&self) -> String {
@@ -85,19 +92,30 @@ impl Http2 {
     /// # Panics
     /// When the connection does not take it.
     pub fn start(&self, method: &str, path: &str, headers: &[(&str, &str)], body: impl AsRef<[u8]>) -> OpenStream {
+        self.send(method, path, headers, body.as_ref(), End::Sent)
+    }
+
+    /// Posts the beginning of a body and leaves it open.
+    pub fn start_unfinished(&self, path: &str, headers: &[(&str, &str)], part: impl AsRef<[u8]>) -> OpenStream {
+        self.send("POST", path, headers, part.as_ref(), End::Open)
+    }
+
+    fn send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8], end: End) -> OpenStream {
         let mut request = Request::builder().method(Method::from_bytes(method.as_bytes()).expect("a method"));
         request = request.uri(format!("http://gateway{path}"));
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
         let request = request.body(()).expect("a request");
-        let body = Bytes::copy_from_slice(body.as_ref());
+        let body = Bytes::copy_from_slice(body);
+        let is_whole = end == End::Sent;
         self.runtime.handle.block_on(async {
             let mut sender = self.sender.clone().ready().await.expect("the connection takes a request");
-            let (answer, mut upload) = sender.send_request(request, body.is_empty()).expect("a stream opens");
+            let (answer, mut upload) =
+                sender.send_request(request, body.is_empty() && is_whole).expect("a stream opens");
             if !body.is_empty() {
                 // It may have been refused by its head already, which its answer tells.
-                let _ = upload.send_data(body, true);
+                let _ = upload.send_data(body, is_whole);
             }
             OpenStream { answer, upload, body: None }
         })
@@ -122,6 +140,11 @@ impl Http2 {
             }
             all
         })
+    }
+
+    /// Waits so long for a piece of the answer; false when there was none, or no more will come.
+    pub fn hears_within(&self, open: &mut OpenStream, limit: Duration) -> bool {
+        self.runtime.handle.block_on(async { matches!(timeout(limit, open.data()).await, Ok(Some(Ok(_)))) })
     }
 
     /// Waits for the head of an answer.
