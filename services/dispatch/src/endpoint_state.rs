@@ -12,6 +12,7 @@ use crate::{
     flights::{Flight, Flights, Line},
     health::{Health, Judged},
     horizon::Horizon,
+    prefill_speed::PrefillSpeed,
     work::{OwnWork, Stage},
 };
 
@@ -46,6 +47,11 @@ pub(crate) struct EndpointState {
     since: Line,
     settling: Line,
     pub(crate) ended: Ended,
+    /// Own requests without an answer that were in the last report.
+    pub(crate) unanswered_in_report: u32,
+    /// Since when there is always an own request without an answer here.
+    unanswered_since: Moment,
+    pub(crate) prefill_speed: PrefillSpeed,
 }
 
 /// Whether it takes new work, and whether it is still a member.
@@ -119,6 +125,9 @@ impl EndpointState {
             since: Line::EMPTY,
             settling: Line::EMPTY,
             ended: Ended::default(),
+            unanswered_in_report: 0,
+            unanswered_since: joined_at,
+            prefill_speed: PrefillSpeed::default(),
         }
     }
 
@@ -203,6 +212,9 @@ impl EndpointState {
         flight.stage = Stage::Since;
         (flight.term, flight.judged) = (self.health.board(), Judged::No);
         flight.adapter = adapter.and_then(|name| self.adapters.sent(name));
+        if self.own.total().unanswered == 0 {
+            self.unanswered_since = flight.dispatched_at;
+        }
         self.own.add(Stage::Since, flight.work());
         flights.join(&mut self.since, index);
     }
@@ -229,6 +241,20 @@ impl EndpointState {
         self.own.add(flight.stage, flight.work());
     }
 
+    /// Its first token came.
+    pub(crate) fn prefilled(&mut self, index: u32, flights: &mut Flights, now: Moment) {
+        let Flight { ahead_tokens, dispatched_at, prefilled, .. } = *flights.get(index);
+        if ahead_tokens > 0 && !prefilled {
+            self.prefill_speed.note(ahead_tokens, now.since(dispatched_at));
+        }
+        self.change(index, flights, |flight| flight.prefilled = true);
+    }
+
+    /// Whether all own requests had been answered within this time.
+    pub(crate) fn caught_up_within(&self, time: Duration, now: Moment) -> bool {
+        self.own.total().unanswered == 0 || now.since(self.unanswered_since) <= time
+    }
+
     pub(crate) fn seen(signal: Option<Signal>, now: Moment) -> Option<Seen> {
         signal.map(|s| Seen { value: s.value, age: now.since(s.at), source: s.source })
     }
@@ -243,6 +269,7 @@ impl EndpointState {
         while let Some(index) = flights.first(&self.settling).filter(|&i| settled(i, flights)) {
             self.move_on(index, Stage::Before, flights);
         }
+        self.unanswered_in_report = self.own.at(Stage::Settling).unanswered + self.own.at(Stage::Before).unanswered;
     }
 
     fn move_on(&mut self, index: u32, to: Stage, flights: &mut Flights) {

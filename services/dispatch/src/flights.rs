@@ -48,6 +48,8 @@ pub(crate) struct Flight {
     pub(crate) dispatched_at: Moment,
     pub(crate) prompt_tokens: u32,
     pub(crate) uncached_tokens: u32,
+    /// Prompt tokens to be computed before its first token could come, its own among them; 0 = unknown.
+    pub(crate) ahead_tokens: u64,
     pub(crate) answered: bool,
     pub(crate) prefilled: bool,
     pub(crate) adapter: Option<Arc<str>>,

@@ -2,25 +2,43 @@
 //!
 //! Only what it reports can make it full: enough requests waiting, or a full cache with one waiting. Own requests that
 //! the report cannot have shown count only beyond its *slack*, which is what its free cache will hold, so that a burst
-//! onto idle engines is not refused. Own requests that the report counts and that have ended since have each made room for
-//! one of those that it shows waiting. An endpoint whose report is missing or old is never full by guesswork: then the
-//! operator's cap, or its own request for a pause, is all that stops work.
+//! onto idle engines is not refused. Requests that can wait are given less: what it will begin at once, so that work waits
+//! here and not in its queue. What its own answers show to have left a reported queue is taken off. An endpoint whose
+//! report is missing or old is never full by guesswork: then the operator's cap, or its own request for a pause, is all
+//! that stops work.
 
-use pool::{Load, Moment};
+use std::time::Duration;
+
+use pool::Moment;
 use scheduling::{BLOCK_TOKENS, Rejected, Tier};
 
 use crate::{
     Settings,
     endpoint_state::EndpointState,
-    load_now::Fresh,
-    work::{OwnWork, Stage},
+    load_now::{self, Fresh},
+    work::Stage,
 };
 
 /// Requests that an idle engine is taken to hold when its free cache is unknown.
 const SLACK_UNKNOWN: f64 = 64.0;
 
-/// How near to full a full cache without a queue is: healthy, and one waiting request away from full.
-const CACHE_ALONE: f64 = 0.5;
+/// How near to full an endpoint is whose cache has just become full and that has no queue: what is above is kept for
+/// higher bands by the bands' limits.
+const CACHE_ALONE: f64 = 0.8;
+
+/// Nothing but a queue makes an endpoint full.
+const NEARLY_FULL: f64 = 0.99;
+
+/// What is computed within this time after now is begun at once: a little more than it takes a request to get there and to
+/// be taken into a batch.
+const AHEAD: Duration = Duration::from_millis(100);
+
+/// Prompt tokens that any endpoint begins at once: a quarter of the smallest usual budget of one step. So requests whose
+/// prompts are cached, after which an endpoint looks slow (what they take is not computing), stay with their cache.
+const BEGUN_TOKENS_MIN: f64 = 512.0;
+
+/// An endpoint that had answered everything within this time before takes a burst.
+const BURST_FOR: Duration = Duration::from_secs(1);
 
 /// Load ÷ capacity of an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -41,8 +59,24 @@ impl Room {
     }
 }
 
+/// Whether the one who asks can wait for room instead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Haste {
+    /// It can: then it is not sent to stand in an engine's queue, see [`slack`].
+    CanWait,
+    /// It is sent now or refused.
+    NowOrNever,
+}
+
 /// The room an endpoint of this tier has.
-pub(crate) fn room(state: &EndpointState, tier: Tier, fresh: &Fresh, settings: &Settings, now: Moment) -> Room {
+pub(crate) fn room(
+    state: &EndpointState,
+    tier: Tier,
+    fresh: &Fresh,
+    settings: &Settings,
+    haste: Haste,
+    now: Moment,
+) -> Room {
     if let Some(why) = state.health.closed(now) {
         return Room::None(why);
     }
@@ -60,17 +94,22 @@ pub(crate) fn room(state: &EndpointState, tier: Tier, fresh: &Fresh, settings: &
         return Room::None(Rejected::SlowStart);
     }
     let capped = capped.max(window);
-    let (Tier::Ready, Some(waiting)) = (tier, waiting(state, fresh)) else {
+    let (Tier::Ready, Some(backlog)) = (tier, backlog(state, fresh)) else {
         return Room::Left(capped);
     };
+    let slack = slack(state, fresh, haste, now);
     let kv_cache = fresh.kv_cache.unwrap_or(0.0);
-    let kv_cache_max = settings.full.kv_cache;
-    let waiting_max = waiting_max(state, settings);
-    if waiting >= waiting_max || (kv_cache >= kv_cache_max && waiting >= 1.0) {
+    let cache_is_full = kv_cache >= settings.full.kv_cache;
+    let limit = if cache_is_full { 1.0 } else { waiting_max(state, settings) };
+    if backlog.beyond(slack) >= limit {
         return Room::None(Rejected::Full);
     }
-    let cache_share = if kv_cache >= kv_cache_max { 1.0 } else { kv_cache / kv_cache_max };
-    Room::Left((waiting / waiting_max).max(cache_share * CACHE_ALONE).max(capped))
+    Room::Left(
+        backlog
+            .share(limit, slack)
+            .max(cache_share(load_now::kv_cache(&state.own, fresh, &state.load), settings.full.kv_cache))
+            .max(capped),
+    )
 }
 
 /// Requests waiting that make an endpoint full.
@@ -79,38 +118,106 @@ pub(crate) fn waiting_max(state: &EndpointState, settings: &Settings) -> f64 {
 }
 
 /// Requests that wait or must be taken to wait, for fullness. `None` when the endpoint does not say.
-pub(crate) fn waiting(state: &EndpointState, fresh: &Fresh) -> Option<f64> {
-    waiting_of(&state.own, f64::from(state.ended.in_report()), fresh, &state.load)
+pub(crate) fn waiting(state: &EndpointState, fresh: &Fresh, now: Moment) -> Option<f64> {
+    Some(backlog(state, fresh)?.beyond(slack(state, fresh, Haste::NowOrNever, now)))
 }
 
-fn waiting_of(own: &OwnWork, ended: f64, fresh: &Fresh, load: &Load) -> Option<f64> {
+/// Requests that have not begun, or may not have.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Backlog {
+    /// They wait.
+    queued: f64,
+    /// They were sent lately: the endpoint may begin them at once.
+    sent: f64,
+}
+
+impl Backlog {
+    pub(crate) fn all(self) -> f64 {
+        self.queued + self.sent
+    }
+
+    /// Those that must be taken to wait at an endpoint that begins so many at once.
+    fn beyond(self, slack: f64) -> f64 {
+        self.queued + (self.sent - slack).max(0.0)
+    }
+
+    /// Share of what makes the endpoint full: 1 where [`Backlog::beyond`] reaches the limit.
+    fn share(self, limit: f64, slack: f64) -> f64 {
+        (self.queued / limit).max(self.all() / (limit + slack))
+    }
+}
+
+/// What is known of an endpoint's queue. `None` when it does not say.
+pub(crate) fn backlog(state: &EndpointState, fresh: &Fresh) -> Option<Backlog> {
+    let own = &state.own;
     let reported = fresh.waiting?;
     let [before, settling, since] =
         [Stage::Before, Stage::Settling, Stage::Since].map(|stage| f64::from(own.at(stage).unanswered));
-    // Which of our requests run is unknown: each running one is taken to be the oldest unanswered one. An engine that
-    // does not say how many run cannot be caught hanging.
-    let running = fresh.running.unwrap_or(f64::INFINITY);
-    if reported > 0.0 {
-        let still = (reported - ended).max(0.0);
-        return Some(still.max(before + settling - running) + since);
+    // Those that are being answered run. Which of the others do is unknown: each further one that runs is taken to be the
+    // oldest. An engine that does not say how many run cannot be caught hanging.
+    let answered = f64::from(own.total().requests - own.total().unanswered);
+    let running = (fresh.running.unwrap_or(f64::INFINITY) - answered).max(0.0);
+    let queued = still_queued(state, reported, before + settling);
+    if queued > 0.0 {
+        return Some(Backlog { queued: queued.max(before + settling - running) + since, sent: 0.0 });
     }
     let hanging = (before - running).max(0.0);
     let not_running = (settling - (running - before).max(0.0)).max(0.0);
-    Some(hanging + (not_running + since - slack(own, fresh, load)).max(0.0))
+    Some(Backlog { queued: hanging, sent: not_running + since })
 }
 
-/// Requests like those dispatched lately that the free cache will hold.
-fn slack(own: &OwnWork, fresh: &Fresh, load: &Load) -> f64 {
-    let (Some(cache), Some(kv_cache)) = (load.cache, fresh.kv_cache) else { return SLACK_UNKNOWN };
-    let (since, settling) = (own.at(Stage::Since), own.at(Stage::Settling));
+/// What is left of a reported queue: each own request that has ended since has made room for one, and of the own ones that
+/// had no answer then, no more can be waiting than have none now.
+fn still_queued(state: &EndpointState, reported: f64, unanswered: f64) -> f64 {
+    let unanswered_then = f64::from(state.unanswered_in_report);
+    let of_others = (reported - unanswered_then).max(0.0);
+    let by_answers = of_others + unanswered.min(reported.min(unanswered_then));
+    let by_ends = (reported - f64::from(state.ended.in_report())).max(0.0);
+    by_answers.min(by_ends)
+}
+
+/// Requests like those dispatched lately that the endpoint will begin at once: what its free cache will hold. But who can
+/// wait here, where the next room at any endpoint is theirs, is not sent to stand in a queue there: for them it is what
+/// the endpoint has computed since its report, at the speed seen, and will in the next moment. So it is for everybody at an
+/// endpoint that has been behind for some time.
+fn slack(state: &EndpointState, fresh: &Fresh, haste: Haste, now: Moment) -> f64 {
+    let (since, settling) = (state.own.at(Stage::Since), state.own.at(Stage::Settling));
     let requests = since.requests + settling.requests;
     if requests == 0 {
         return SLACK_UNKNOWN;
     }
-    let mean_tokens = (since.new_tokens + settling.new_tokens) as f64 / f64::from(requests);
-    let free_tokens = cache.tokens() as f64 * (1.0 - kv_cache).max(0.0);
-    let answered = f64::from(since.requests - since.unanswered);
-    (free_tokens / mean_tokens.max(f64::from(BLOCK_TOKENS)) - answered).max(0.0).floor()
+    let requests = f64::from(requests);
+    let mean = |tokens: u64| (tokens as f64 / requests).max(f64::from(BLOCK_TOKENS));
+    let held = state.load.cache.zip(fresh.kv_cache).map_or(SLACK_UNKNOWN, |(cache, kv_cache)| {
+        let free_tokens = cache.tokens() as f64 * (1.0 - kv_cache).max(0.0);
+        let answered = f64::from(since.requests - since.unanswered);
+        (free_tokens / mean(since.new_tokens + settling.new_tokens) - answered).max(0.0).floor()
+    });
+    let burst = haste == Haste::NowOrNever && state.caught_up_within(BURST_FOR, now);
+    match (state.prefill_speed.tokens_per_s(), state.load.waiting) {
+        (Some(tokens_per_s), Some(report)) if !burst => {
+            let computed = (tokens_per_s * (now.since(report.at) + AHEAD).as_secs_f64()).max(BEGUN_TOKENS_MIN);
+            held.min((computed / mean(since.new_tokens + settling.new_tokens)).floor())
+        }
+        _ => held,
+    }
+}
+
+/// Prompt tokens of the requests that an endpoint has not begun. `None` when it does not say.
+pub(crate) fn tokens_ahead(state: &EndpointState, fresh: &Fresh) -> Option<u64> {
+    let (since, settling) = (state.own.at(Stage::Since), state.own.at(Stage::Settling));
+    let requests = f64::from((since.requests + settling.requests).max(1));
+    let mean_tokens = (since.new_tokens + settling.new_tokens) as f64 / requests;
+    Some((backlog(state, fresh)?.all() * mean_tokens) as u64)
+}
+
+/// The cache's part in fullness: all of it up to [`CACHE_ALONE`] while it is not full, the rest above.
+fn cache_share(kv_cache: f64, full: f64) -> f64 {
+    if kv_cache < full {
+        return kv_cache / full * CACHE_ALONE;
+    }
+    let above = if full < 1.0 { (kv_cache - full) / (1.0 - full) } else { 0.0 };
+    (CACHE_ALONE + above * (1.0 - CACHE_ALONE)).min(NEARLY_FULL)
 }
 
 #[cfg(test)]

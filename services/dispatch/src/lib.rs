@@ -20,6 +20,7 @@ mod health;
 mod horizon;
 mod load_now;
 mod pool_dispatch;
+mod prefill_speed;
 mod request;
 mod settings;
 mod view;

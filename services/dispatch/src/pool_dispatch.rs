@@ -126,7 +126,7 @@ impl PoolDispatch {
         flight.slot = to_slot;
         flight.dispatched_at = now;
         flight.uncached_tokens = flight.prompt_tokens - picking::cached_tokens(held, flight.prompt_tokens);
-        (flight.answered, flight.prefilled) = (false, false);
+        (flight.answered, flight.prefilled, flight.ahead_tokens) = (false, false, 0);
         self.place(index, adapter.as_deref(), prefix, held);
         self.forget_if_left(from_slot);
         Ok(())
@@ -145,9 +145,10 @@ impl PoolDispatch {
         });
     }
 
-    /// The first token arrived: the prompt is computed.
-    pub fn prefilled(&mut self, permit: &Permit, _now: Moment) {
-        self.change(permit, |state, index, flights| state.change(index, flights, |flight| flight.prefilled = true));
+    /// The first token arrived: the prompt is computed. Not for an answer that comes as a whole: when its prompt had been
+    /// computed is not seen.
+    pub fn prefilled(&mut self, permit: &Permit, now: Moment) {
+        self.change(permit, |state, index, flights| state.prefilled(index, flights, now));
     }
 
     /// The request is over, whatever became of it.

@@ -22,7 +22,12 @@ use proxy::client::{AnswerBody, AnswerError};
 use tokio::time::Sleep;
 
 use self::reader::{Ended, Reader, Verdict};
-use crate::{metrics::Outcome, pools::Lease, record::Record, terminal::verdict};
+use crate::{
+    metrics::Outcome,
+    pools::{Content, Lease},
+    record::Record,
+    terminal::verdict,
+};
 
 /// A body of ours or of an endpoint.
 pub enum Answer {
@@ -195,7 +200,8 @@ impl Flow {
         self.record.content_passed(step.content_events);
         if self.waiting == Waiting::ForContent && step.has_content {
             self.waiting = Waiting::NoLonger;
-            self.lease.answered(self.is_2xx().then_some(Evidence::Begun));
+            let content = if step.content_events > 0 { Content::Streamed } else { Content::Whole };
+            self.lease.answered(content, self.is_2xx().then_some(Evidence::Begun));
         }
         if self.body.is_end_stream() {
             self.finish();

@@ -147,6 +147,15 @@ impl PoolHandle {
     }
 }
 
+/// What the first content of an answer is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Content {
+    /// The first token of a stream.
+    Streamed,
+    /// The answer, or a piece of it: when its prompt had been computed is not seen.
+    Whole,
+}
+
 impl Lease {
     /// How to reach an endpoint of the list.
     pub fn endpoint(&self, id: EndpointId) -> Option<Arc<EndpointHandle>> {
@@ -159,14 +168,17 @@ impl Lease {
         self.pool.with(|dispatch, now| dispatch.pass_on(permit, to, prefix, now)).is_ok()
     }
 
-    /// The first content of an answer came: the request waits no longer, and its prompt has been computed. The head of a
-    /// streamed answer says neither, since engines send it while the request is still queued. `verdict` is what that says
-    /// of the endpoint, if anything.
-    pub fn answered(&self, verdict: Option<Verdict>) {
+    /// The first content of an answer came: the request waits no longer, and if it is a stream's, its prompt has just been
+    /// computed. The head of a streamed answer says neither, since engines send it while the request is still queued.
+    /// `verdict` is what that says of the endpoint, if anything.
+    pub fn answered(&self, content: Content, verdict: Option<Verdict>) {
         let permit = self.permit.as_ref().expect("a lease holds its permit until it is dropped");
         let change = self.pool.with(|dispatch, now| {
             dispatch.answered(permit, now);
-            dispatch.prefilled(permit, now);
+            match content {
+                Content::Streamed => dispatch.prefilled(permit, now),
+                Content::Whole => {}
+            }
             verdict.and_then(|verdict| dispatch.report(permit, verdict, now))
         });
         self.pool.tell(change);

@@ -9,6 +9,7 @@ use super::{
 };
 use crate::{
     Admitted, Basis, Decision, Dispatched, FlowControl, Freed, Permit, PickReason, QueueFull, Refusal, Request,
+    fullness::Haste,
     waiting::{Held, Waiting},
 };
 
@@ -30,7 +31,7 @@ impl PoolDispatch {
         }
         if self.queue.goes_after_others(ask) {
             decision.begin(request.prefix.len() as u32, Basis::Reports).end();
-            if self.least_fullness(request, now).is_none() {
+            if self.least_fullness(request, Haste::NowOrNever, now).is_none() {
                 return Admitted::Refused(Refusal::NoEndpoint);
             }
             decision.reason = PickReason::OthersWait;
@@ -91,7 +92,11 @@ impl PoolDispatch {
     /// The gate that a band's requests pass.
     pub(super) fn gate(&self, band: Band) -> Gate {
         match self.settings.flow_control {
-            FlowControl::On => Gate::Below(self.settings.flow.band(band).max_saturation),
+            FlowControl::On => {
+                let settings = self.settings.flow.band(band);
+                let haste = if settings.max_wait.is_zero() { Haste::NowOrNever } else { Haste::CanWait };
+                Gate::Below(settings.max_saturation, haste)
+            }
             FlowControl::Off => Gate::Open,
         }
     }
@@ -105,7 +110,7 @@ impl PoolDispatch {
 
     /// Why a request is refused whose wait is over.
     pub(super) fn refusal_in_the_end(&self, held: &Held, now: Moment) -> Refusal {
-        match self.least_fullness(&held.request(), now) {
+        match self.least_fullness(&held.request(), Haste::NowOrNever, now) {
             Some(_) => Refusal::Expired,
             None => Refusal::NoEndpoint,
         }

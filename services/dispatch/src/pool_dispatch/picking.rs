@@ -10,7 +10,7 @@ use crate::{
     decision::Recorder,
     endpoint_state::{EndpointState, Presence},
     flights::{Flight, IN_FLIGHT_MAX},
-    fullness::{Room, room},
+    fullness::{self, Haste, Room, room},
     health::{Judged, Term},
     horizon::Horizon,
     load_now::{self, Fresh, Means},
@@ -29,8 +29,8 @@ pub(super) struct Surveyed {
 /// Whether the room there is may be used.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Gate {
-    /// When the least loaded endpoint is less full than this, 0–1.
-    Below(f64),
+    /// When the least loaded endpoint is less full than this, 0–1, for one who can wait or not.
+    Below(f64, Haste),
     /// Always, and without room too.
     Open,
 }
@@ -39,8 +39,15 @@ impl Gate {
     /// Whether it is open when the least loaded endpoint is so full.
     pub(super) fn lets_pass(self, least_fullness: f64) -> bool {
         match self {
-            Self::Below(limit) => least_fullness < limit,
+            Self::Below(limit, _) => least_fullness < limit,
             Self::Open => true,
+        }
+    }
+
+    pub(super) fn haste(self) -> Haste {
+        match self {
+            Self::Below(_, haste) => haste,
+            Self::Open => Haste::NowOrNever,
         }
     }
 }
@@ -79,7 +86,7 @@ impl PoolDispatch {
         now: Moment,
         decision: &mut Decision,
     ) -> Result<Dispatched, Refusal> {
-        let placed = self.pick(request, &Ask::default(), Gate::Below(1.0), now, decision);
+        let placed = self.pick(request, &Ask::default(), Gate::Below(1.0, Haste::NowOrNever), now, decision);
         placed.map_err(|unplaced| match unplaced {
             Unplaced::NoEndpoint => Refusal::NoEndpoint,
             Unplaced::NoRoom => Refusal::Full(QueueFull::NoWaiting),
@@ -125,7 +132,7 @@ impl PoolDispatch {
         let horizon = &Horizon::new(&self.settings, now);
         state.filter(|s| s.presence == Presence::Serving).is_some_and(|state| {
             let fresh = Fresh::of(&state.load, horizon);
-            matches!(room(state, state.tier(horizon), &fresh, &self.settings, now), Room::Left(_))
+            matches!(room(state, state.tier(horizon), &fresh, &self.settings, Haste::NowOrNever, now), Room::Left(_))
         })
     }
 
@@ -155,10 +162,10 @@ impl PoolDispatch {
     /// Turns the endpoints of the best tier that have room into candidates. True when there are some and the gate keeps
     /// them back.
     fn gather(&mut self, request: &Request<'_>, outlook: &Outlook, gate: Gate, horizon: &Horizon) -> bool {
-        let least = self.gather_with_room(request, outlook, horizon);
+        let least = self.gather_with_room(request, outlook, gate.haste(), horizon);
         match gate {
-            Gate::Below(limit) if least < limit => false,
-            Gate::Below(_) => {
+            Gate::Below(limit, _) if least < limit => false,
+            Gate::Below(..) => {
                 let kept_back = !self.scratch.candidates.is_empty();
                 self.scratch.candidates.clear();
                 for surveyed in self.scratch.surveyed.iter_mut().filter(|s| s.rejected.is_none()) {
@@ -175,13 +182,13 @@ impl PoolDispatch {
     }
 
     /// The usual candidates. Returns the least fullness among them, 1 if there are none.
-    fn gather_with_room(&mut self, request: &Request<'_>, outlook: &Outlook, horizon: &Horizon) -> f64 {
+    fn gather_with_room(&mut self, request: &Request<'_>, outlook: &Outlook, haste: Haste, horizon: &Horizon) -> f64 {
         let mut least: f64 = 1.0;
         self.scratch.candidates.clear();
         for surveyed in self.scratch.surveyed.iter_mut().filter(|s| s.rejected.is_none()) {
             let Some(state) = &self.endpoints[surveyed.slot as usize] else { continue };
             surveyed.rejected = if Some(surveyed.tier) == outlook.best {
-                match room(state, surveyed.tier, &surveyed.fresh, &self.settings, horizon.now) {
+                match room(state, surveyed.tier, &surveyed.fresh, &self.settings, haste, horizon.now) {
                     Room::Left(share) => {
                         least = least.min(share);
                         None
@@ -267,6 +274,7 @@ impl PoolDispatch {
             dispatched_at: now,
             prompt_tokens: request.prompt_tokens,
             uncached_tokens,
+            ahead_tokens: self.ahead_tokens(slot, uncached_tokens),
             answered: false,
             prefilled: false,
             adapter: None,
@@ -279,6 +287,14 @@ impl PoolDispatch {
         let index = self.flights.find(&permit).expect("the flight was just opened");
         self.place(index, request.adapter, request.prefix, held);
         Dispatched { permit, ranked: decision.picked.clone(), cached_tokens, uncached_tokens }
+    }
+
+    /// Prompt tokens that an endpoint computes before the first token of a request sent there now, as far as is known.
+    fn ahead_tokens(&self, slot: u32, uncached_tokens: u32) -> u64 {
+        let surveyed = self.scratch.surveyed.iter().find(|surveyed| surveyed.slot == slot);
+        let state = self.endpoints[slot as usize].as_ref();
+        let ahead = surveyed.zip(state).and_then(|(surveyed, state)| fullness::tokens_ahead(state, &surveyed.fresh));
+        ahead.map_or(0, |ahead| ahead + u64::from(uncached_tokens))
     }
 
     /// Counts a flight at the endpoint it names, and remembers its prompt there.

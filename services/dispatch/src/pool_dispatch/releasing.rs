@@ -6,7 +6,7 @@ use flow_control::{Ask, Band, Choice, Left, Look, Queue};
 use pool::Moment;
 
 use super::{PoolDispatch, picking::Gate};
-use crate::{Decision, Dispatched, Eviction, Freed, More, Request, waiting::Held};
+use crate::{Decision, Dispatched, Eviction, Freed, More, Request, fullness::Haste, waiting::Held};
 
 /// Requests that one call places or refuses, at most: others want the pool's lock, too.
 const RELEASED_MAX: usize = 32;
@@ -40,7 +40,7 @@ impl PoolDispatch {
         }
         let wanted = (self.waiting(Band::Critical) + self.waiting(Band::Standard)) as usize;
         // Without an endpoint, nobody's end makes room.
-        if wanted > 0 && self.least_fullness(&Request::default(), now).is_some() {
+        if wanted > 0 && self.least_fullness(&Request::default(), Haste::CanWait, now).is_some() {
             freed.extend(std::iter::from_fn(|| self.evictable.next(wanted)).map(|flight| Freed::Evict { flight }));
         }
     }
@@ -61,7 +61,7 @@ impl PoolDispatch {
     }
 
     fn find_next(&mut self, queue: &mut Queue<Held>, now: Moment) -> Option<Found> {
-        let least = self.least_fullness(&Request::default(), now)?;
+        let least = self.least_fullness(&Request::default(), Haste::CanWait, now)?;
         for band in Band::ALL {
             if queue.waiting(band) == 0 {
                 continue;
@@ -85,7 +85,7 @@ impl PoolDispatch {
         // Without wishes there is room, as was just seen.
         let fits = match request.choice() {
             Choice::Any => true,
-            Choice::Some => self.least_fullness(&request, now).is_some_and(|least| gate.lets_pass(least)),
+            Choice::Some => self.least_fullness(&request, gate.haste(), now).is_some_and(|least| gate.lets_pass(least)),
         };
         if !fits {
             return Look::NoRoom;

@@ -9,7 +9,7 @@ use super::{PoolDispatch, picking::not_for};
 use crate::{
     Band, EndpointView, PoolView, Request,
     endpoint_state::{EndpointState, Presence},
-    fullness::{self, Room, room},
+    fullness::{self, Haste, Room, room},
     horizon::Horizon,
     load_now::Fresh,
 };
@@ -17,7 +17,7 @@ use crate::{
 impl PoolDispatch {
     /// Load ÷ capacity of the least loaded endpoint, 0–1. It is 1 exactly when none has room, as in an empty pool.
     pub fn saturation(&self, now: Moment) -> f64 {
-        self.least_fullness(&Request::default(), now).unwrap_or(1.0)
+        self.least_fullness(&Request::default(), Haste::NowOrNever, now).unwrap_or(1.0)
     }
 
     /// Whole seconds after which a request of this band can expect a place, for the refusal of one: when all who wait
@@ -32,17 +32,18 @@ impl PoolDispatch {
         let beyond = if endpoints > 0.0 { endpoints.mul_add(least_excess, 1.0) } else { 1.0 };
         let served_in = self.queue.served_in(band, beyond, now);
         let nobody_waits = Band::ALL.iter().filter(|&&other| other <= band).all(|&band| self.waiting(band) == 0);
-        let room_in = self.usable(&horizon).map(|(state, tier)| match self.room(state, tier, &horizon) {
-            Room::Left(share) if nobody_waits && self.gate(band).lets_pass(share) => Duration::ZERO,
-            Room::None(Rejected::BackingOff) => state.backing_off_until.since(now),
-            Room::Left(_) | Room::None(_) => served_in,
-        });
+        let room_in =
+            self.usable(&horizon).map(|(state, tier)| match self.room(state, tier, Haste::NowOrNever, &horizon) {
+                Room::Left(share) if nobody_waits && self.gate(band).lets_pass(share) => Duration::ZERO,
+                Room::None(Rejected::BackingOff) => state.backing_off_until.since(now),
+                Room::Left(_) | Room::None(_) => served_in,
+            });
         flow_control::retry_after_s(room_in.min().unwrap_or(served_in), random)
     }
 
     /// The least load ÷ capacity, 0–1, among the endpoints that a request could be given to, room or not: the best tier of
     /// those that it may use. `None`: there is none.
-    pub(super) fn least_fullness(&self, request: &Request<'_>, now: Moment) -> Option<f64> {
+    pub(super) fn least_fullness(&self, request: &Request<'_>, haste: Haste, now: Moment) -> Option<f64> {
         let horizon = Horizon::new(&self.settings, now);
         let mut least: Option<(Tier, f64)> = None;
         let mut closed = None;
@@ -55,7 +56,7 @@ impl PoolDispatch {
                 }
             }
             let tier = state.tier(&horizon);
-            let fullness = || self.room(state, tier, &horizon).fullness();
+            let fullness = || self.room(state, tier, haste, &horizon).fullness();
             least = match least {
                 Some((best, _)) if best < tier => least,
                 Some((best, least)) if best == tier => Some((tier, least.min(fullness()))),
@@ -84,7 +85,7 @@ impl PoolDispatch {
             name: state.endpoint.name.clone(),
             address: state.endpoint.address,
             state: state.state(horizon),
-            fullness: self.room(state, state.tier(horizon), horizon).fullness(),
+            fullness: self.room(state, state.tier(horizon), Haste::NowOrNever, horizon).fullness(),
             in_flight: state.own.in_flight(),
             waiting: seen(state.load.waiting),
             running: seen(state.load.running),
@@ -106,13 +107,13 @@ impl PoolDispatch {
         serving().filter(move |(_, tier)| Some(*tier) == best)
     }
 
-    fn room(&self, state: &EndpointState, tier: Tier, horizon: &Horizon) -> Room {
-        room(state, tier, &Fresh::of(&state.load, horizon), &self.settings, horizon.now)
+    fn room(&self, state: &EndpointState, tier: Tier, haste: Haste, horizon: &Horizon) -> Room {
+        room(state, tier, &Fresh::of(&state.load, horizon), &self.settings, haste, horizon.now)
     }
 
     /// Requests waiting at an endpoint beyond what makes it full.
     fn excess(&self, state: &EndpointState, horizon: &Horizon) -> f64 {
-        let waiting = fullness::waiting(state, &Fresh::of(&state.load, horizon));
+        let waiting = fullness::waiting(state, &Fresh::of(&state.load, horizon), horizon.now);
         (waiting.unwrap_or(0.0) - fullness::waiting_max(state, &self.settings)).max(0.0).ceil()
     }
 }
