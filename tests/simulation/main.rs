@@ -37,9 +37,20 @@ macro_rules! scenarios {
 
 scenarios! {
     all_signals_stale: "all-signals-stale.yaml",
+    deadlines: "deadlines.yaml",
+    equal_flows_least_attained: "equal-flows-least-attained.yaml",
+    equal_flows_round_robin: "equal-flows-round-robin.yaml",
     failures_and_replacement: "failures-and-replacement.yaml",
+    fast_engines: "fast-engines.yaml",
+    greedy_flow_least_attained: "greedy-flow-least-attained.yaml",
+    greedy_flow_round_robin: "greedy-flow-round-robin.yaml",
+    no_head_of_line_block: "no-head-of-line-block.yaml",
+    overload_10x_slow_engines: "overload-10x-slow-engines.yaml",
+    overload_10x: "overload-10x.yaml",
     recovery: "recovery.yaml",
     room_is_never_refused: "room-is-never-refused.yaml",
+    sizes_least_attained: "sizes-least-attained.yaml",
+    waits_in_the_gateway: "waits-in-the-gateway.yaml",
 }
 
 #[test]
