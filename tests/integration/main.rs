@@ -18,6 +18,7 @@ mod picking;
 mod probes;
 mod refusals;
 mod request_headers;
+mod resilience;
 mod rig;
 mod routing;
 mod signal_pages;

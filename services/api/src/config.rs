@@ -32,6 +32,8 @@ pub struct Config {
     pub adapters: BTreeMap<String, String>,
     /// Paths forwarded besides the inference paths, each starting with `/`, without a query.
     pub extra_paths: Vec<String>,
+    /// Silence of an event stream after which its client gets a comment; `None` = it gets none.
+    pub stream_keep_alive: Option<Duration>,
     /// How often load is read, and how long a reading counts.
     pub signals: Signals,
     /// How long the gateway waits for an endpoint.

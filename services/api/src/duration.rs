@@ -15,8 +15,8 @@ const DIGITS_MAX: usize = 5;
 /// Most number-and-unit pairs.
 const PAIRS_MAX: usize = 4;
 
-/// A duration in a document. Whole milliseconds; at most four times 99,999 hours, so sums cannot overflow.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+/// A duration in a document, `0s` unless said. Whole milliseconds; at most four times 99,999 hours, so sums cannot overflow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct GatewayDuration(pub Duration);
 
 impl GatewayDuration {

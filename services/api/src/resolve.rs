@@ -51,6 +51,7 @@ pub(crate) fn config(
         endpoints,
         adapters,
         extra_paths: document.spec.data_plane.extra_paths,
+        stream_keep_alive: document.spec.data_plane.stream_keep_alive.limit(),
         signals: signals(&document.spec.signals),
         timeouts: timeouts(&document.spec.timeouts),
         metrics_enabled: document.spec.observability.metrics.enabled,

@@ -5,6 +5,7 @@
 //! the endpoint cut gets an error event, since clients take a silent end for a whole answer.
 
 mod hider;
+mod keep_alive;
 mod reader;
 
 use std::{
@@ -21,7 +22,10 @@ use protocol::{Api, ErrorBody, Reason};
 use proxy::client::{AnswerBody, AnswerError};
 use tokio::time::Sleep;
 
-use self::reader::{Ended, Reader, Verdict};
+use self::{
+    keep_alive::KeepAlive,
+    reader::{Ended, Reader, Verdict},
+};
 use crate::{
     metrics::Outcome,
     pools::{Content, Lease},
@@ -93,6 +97,7 @@ pub struct Flow {
     record: Box<Record>,
     lease: Lease,
     deadline: Option<Pin<Box<Sleep>>>,
+    keep_alive: Option<KeepAlive>,
     waiting: Waiting,
     state: State,
 }
@@ -111,7 +116,8 @@ enum State {
 }
 
 impl Flow {
-    /// An answer whose head is about to go to the client. `time_left` is what the route leaves for all of it.
+    /// An answer whose head is about to go to the client. `time_left` is what the route leaves for all of it;
+    /// `keep_alive_every` how long an event stream may be silent before a comment is sent.
     pub fn new(
         head: &mut Parts,
         api: Api,
@@ -119,8 +125,10 @@ impl Flow {
         record: Box<Record>,
         lease: Lease,
         time_left: Option<Duration>,
+        keep_alive_every: Option<Duration>,
     ) -> Self {
         let reader = Reader::of(head, api, record.usage_event);
+        let keep_alive = keep_alive_every.filter(|_| reader.is_stream()).map(KeepAlive::new);
         let mut flow = Self {
             body,
             reader,
@@ -128,6 +136,7 @@ impl Flow {
             record,
             lease,
             deadline: time_left.map(|left| Box::pin(tokio::time::sleep(left))),
+            keep_alive,
             waiting: Waiting::ForContent,
             state: State::Flowing,
         };
@@ -162,7 +171,8 @@ impl Flow {
             // The route's limit is the operator's patience, and says nothing of an endpoint that is at work.
             return Poll::Ready(self.cut(Reason::EndpointTimeout, "routeTimeout is over", AnswerError::IdleTimeout));
         }
-        match ready!(Pin::new(&mut self.body).poll_frame(cx)) {
+        let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(cx) else { return self.poll_keep_alive(cx) };
+        match frame {
             Some(Ok(frame)) => Poll::Ready(Some(Ok(self.observe(frame)))),
             Some(Err(error)) => {
                 let (reason, failure) = match error {
@@ -181,6 +191,15 @@ impl Flow {
                 }
             }
         }
+    }
+
+    /// Nothing came: a comment where it is due, and where it may stand.
+    fn poll_keep_alive(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, AnswerError>>> {
+        let Some(keep_alive) = self.keep_alive.as_mut().filter(|_| self.reader.is_between_events()) else {
+            return Poll::Pending;
+        };
+        ready!(keep_alive.poll(cx));
+        Poll::Ready(Some(Ok(self.passed(keep_alive::COMMENT))))
     }
 
     fn poll_deadline(&mut self, cx: &mut Context<'_>) -> Poll<()> {
@@ -220,6 +239,9 @@ impl Flow {
 
     fn passed(&mut self, data: Bytes) -> Frame<Bytes> {
         self.record.bytes_out += data.len() as u64;
+        if let Some(keep_alive) = &mut self.keep_alive {
+            keep_alive.sent();
+        }
         Frame::data(data)
     }
 

@@ -41,6 +41,8 @@ pub struct Routes {
     pub limits: Vec<Arc<Rule>>,
     /// Whether endpoints are asked for the usage of streamed answers.
     pub usage: api::Usage,
+    /// Silence of an event stream after which its client gets a comment; `None` = it gets none.
+    pub stream_keep_alive: Option<Duration>,
     /// Limits of time towards endpoints.
     pub timeouts: proxy::client::Timeouts,
     /// When this configuration was put in force, in seconds since 1970.
@@ -113,6 +115,7 @@ impl Routes {
             pools: Vec::new(),
             body_based: true,
             extra_paths: Vec::new(),
+            stream_keep_alive: None,
             body_bytes_max: 0,
             limits: Vec::new(),
             usage: api::Usage::AsAsked,

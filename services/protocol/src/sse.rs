@@ -106,6 +106,11 @@ impl Reader {
         Step { content_events, first: before == 0 && content_events > 0 }
     }
 
+    /// Whether one event has ended, or none has begun yet, so that a line of somebody else may come here.
+    pub fn is_between_events(&self) -> bool {
+        self.lines.are_between_events()
+    }
+
     /// The stream has ended. An event that only lacks its blank line counts: clients read it too.
     pub fn finish(mut self) -> End {
         let at_event_boundary = self.lines.are_between_events();

@@ -250,6 +250,13 @@ pub struct DataPlane {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "extra_paths")]
     pub extra_paths: Vec<String>,
+    /// Silence of a streamed answer after which a comment line is sent to the client, between two events and never before
+    /// the answer has begun; `0s`: none is sent. Clients skip such lines.
+    ///
+    /// Changed by operators behind load balancers or proxies that cut silent connections (an AWS load balancer: after
+    /// 60 s), to a third of that time, so that long prompts are not cut off while they are computed.
+    #[schemars(extend("x-at-most" = "10m"))]
+    pub stream_keep_alive: GatewayDuration,
     /// Whether endpoints are asked for the usage of streamed answers.
     ///
     /// Changed to `always` by operators that bill or limit tokens: engines send no usage with a stream unless asked, and

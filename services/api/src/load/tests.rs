@@ -107,6 +107,7 @@ fn every_default_is_the_contracts() {
         }],
         adapters: BTreeMap::new(),
         extra_paths: vec![],
+        stream_keep_alive: None,
         signals: Signals { scrape_interval: Duration::from_millis(200), stale_after: Duration::from_secs(2) },
         timeouts: Timeouts {
             connect: Some(Duration::from_secs(1)),
@@ -147,6 +148,7 @@ fn an_operators_manifest_means_what_it_says() {
     assert_eq!(config.bbr.default_backend.as_deref(), Some("hosted"));
     assert_eq!(config.bbr.max_request_body_bytes, 1_048_576);
     assert_eq!(config.extra_paths, ["/v1/mine"]);
+    assert_eq!(config.stream_keep_alive, Some(Duration::from_secs(15)));
     assert_eq!(config.signals.stale_after, Duration::from_secs(1));
     assert_eq!(config.timeouts.first_byte, None);
     assert_eq!(config.timeouts.stream_idle, Some(Duration::from_secs(90)));

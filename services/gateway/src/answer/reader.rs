@@ -92,6 +92,14 @@ impl Reader {
         matches!(self, Self::Stream(_))
     }
 
+    /// Whether a line of our own may come now.
+    pub(super) fn is_between_events(&self) -> bool {
+        match self {
+            Self::Stream(stream) => stream.reader.is_between_events(),
+            Self::Json(_) | Self::Opaque => false,
+        }
+    }
+
     /// Reads a piece, and gives what of it is to be passed on: all of it, but for streams with something to hide.
     pub(super) fn feed(&mut self, data: Bytes) -> (Step, Bytes) {
         match self {

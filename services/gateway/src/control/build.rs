@@ -261,6 +261,7 @@ fn empty_routes(config: &Config, world: &World) -> Routes {
         pools: Vec::new(),
         body_based: config.bbr.enabled,
         extra_paths: config.extra_paths.clone(),
+        stream_keep_alive: config.stream_keep_alive,
         body_bytes_max: config.bbr.max_request_body_bytes,
         limits: Vec::new(),
         usage: config.usage,

@@ -184,7 +184,7 @@ fn answer(response: http::Response<AnswerBody>, mut routed: Routed, lease: Lease
         lease.report(verdict);
     }
     let left = time_left(&routed.record, routed.served.route_timeout);
-    let flow = Flow::new(&mut head, routed.api, body, routed.record, lease, left);
+    let flow = Flow::new(&mut head, routed.api, body, routed.record, lease, left, routed.routes.stream_keep_alive);
     http::Response::from_parts(head, Answer::flowing(flow))
 }
 
