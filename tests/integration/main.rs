@@ -16,6 +16,7 @@ mod forms;
 mod json_bodies;
 mod picking;
 mod probes;
+mod quotas;
 mod refusals;
 mod request_headers;
 mod resilience;
