@@ -40,7 +40,7 @@ fn refused(answer: &Answer, words: &str) -> u64 {
     assert_eq!((answer.status, answer.code().as_str()), (429, "quota_exceeded"), "{}", answer.text());
     let error = &answer.json()["error"];
     assert_eq!(error["type"], "rate_limit_error");
-    assert!(error["message"].as_str().unwrap().contains(words), "{words}: {error}");
+    assert!(error["message"].as_str().is_some_and(|message| message.contains(words)), "{words}: {error}");
     let retry_after_s = told(answer, "retry-after");
     assert!(retry_after_s >= 1);
     retry_after_s
@@ -55,8 +55,8 @@ fn held() -> (Peer, Receiver<()>, Sender<()>) {
     let ((came, has_come), (go, may_go)) = (channel(), channel::<()>());
     let (came, may_go) = (std::sync::Mutex::new(came), std::sync::Mutex::new(may_go));
     let peer = peer(move |exchange| {
-        came.lock().unwrap().send(()).expect("the test waits for it");
-        may_go.lock().unwrap().recv().expect("the test lets it go");
+        came.lock().expect("no script panics").send(()).expect("the test waits for it");
+        may_go.lock().expect("no script panics").recv().expect("the test lets it go");
         exchange.answer_plainly()
     });
     (peer, has_come, go)
@@ -143,7 +143,10 @@ fn fail(gateway: &Gateway, id: &str, how: &str) {
     let mut connection = begin(gateway, id, &headers, STREAM);
     match how {
         "gone-before-head" => soon("it is at the endpoint", || gateway.admin.in_flight("m1") > 0),
-        "gone-in-stream" => _ = connection.read_until(|read| read.windows(3).any(|part| part == b"one")).unwrap(),
+        "gone-in-stream" => {
+            let has_token = |read: &[u8]| read.windows(3).any(|part| part == b"one");
+            connection.read_until(has_token).expect("a token comes");
+        }
         _ => _ = connection.answer(),
     }
 }
@@ -194,7 +197,7 @@ const INPUT: u64 = 8;
 /// Checks what `team` has taken of its tokens since `began`, at the latest.
 fn took(gateway: &Gateway, team: &str, began: Instant, tokens: u64) {
     let remaining = told(&probe(gateway, team), "x-ratelimit-remaining-tokens");
-    let back = u64::try_from(began.elapsed().as_millis()).unwrap() * TOKENS / 60_000 + 1;
+    let back = u64::try_from(began.elapsed().as_millis()).expect("a test ends") * TOKENS / 60_000 + 1;
     let least = TOKENS - tokens;
     assert!((least..=least + back).contains(&remaining), "{team}: {remaining} left, {tokens} taken, {back} back");
 }

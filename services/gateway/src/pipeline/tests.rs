@@ -84,8 +84,13 @@ fn a_request_dropped_at_any_await_gives_everything_back_and_ends_once() {
                 let ended = poll_at_most(&mut open, polls).await;
                 // Its place is taken from the pick until it is dropped, and not before.
                 assert_eq!(site.in_flight(), site.places(&["only"]), "{manner:?} after {polls} polls");
+                // What it holds of its quota, it holds from before the pick.
+                assert!(
+                    u64::from(site.in_flight()) <= site.held() && site.held() <= 1,
+                    "{manner:?} after {polls} polls"
+                );
                 drop(open);
-                assert_eq!((site.in_flight(), site.body_bytes()), (0, 0), "{manner:?} after {polls} polls");
+                assert_eq!(site.left_over(), (0, 0, 0), "{manner:?} after {polls} polls");
                 ended
             });
             let lines = site.finish();
@@ -157,9 +162,10 @@ proptest! {
                 }
                 let ids: Vec<&str> = open.iter().map(|(id, _)| id.as_str()).collect();
                 assert_eq!(site.in_flight(), site.places(&ids));
+                assert!((u64::from(site.in_flight())..=ids.len() as u64).contains(&site.held()));
             }
             drop(open);
-            assert_eq!((site.in_flight(), site.body_bytes()), (0, 0));
+            assert_eq!(site.left_over(), (0, 0, 0));
             begun
         });
         let mut ids: Vec<String> =

@@ -5,6 +5,7 @@ use std::{
     collections::HashMap,
     io::{self, Write},
     net::SocketAddr,
+    num::NonZeroU64,
     sync::{Arc, atomic::AtomicBool},
     time::SystemTime,
 };
@@ -14,7 +15,7 @@ use bytes::Bytes;
 use dispatch::{HasPage, Membership, PoolDispatch, Settings, Standing};
 use http::{HeaderValue, Request};
 use parking_lot::Mutex;
-use pool::{Endpoint, EndpointId, Observation};
+use pool::{Endpoint, EndpointId, Moment, Observation};
 use proxy::{
     client::{Clients, Destination, Protocol},
     serve::RequestBody,
@@ -36,7 +37,7 @@ use crate::{
     clock::Clock,
     decisions::Decisions,
     frontend::http::Door,
-    limits::Matching,
+    limits::{Condition, Identity, Matching, Rule, rates},
     metrics::{ModelMetrics, QueueMetrics, RetryMetrics},
     pools::{EndpointHandle, PoolHandle},
     record::Observer,
@@ -190,6 +191,16 @@ impl Site {
         u32::try_from(ids.iter().filter(has_place).count()).unwrap()
     }
 
+    /// Requests that hold something of the limit.
+    pub(super) fn held(&self) -> u64 {
+        self.world.routes.load().limits.iter().map(|limit| limit.levels().1).sum()
+    }
+
+    /// Places, bytes of bodies and holds that are taken.
+    pub(super) fn left_over(&self) -> (u32, usize, u64) {
+        (self.in_flight(), self.body_bytes(), self.held())
+    }
+
     /// Request bodies held.
     pub(super) fn body_bytes(&self) -> usize {
         self.world.body_memory.held_bytes()
@@ -209,8 +220,27 @@ impl Site {
     }
 }
 
+/// One that counts and never refuses.
+fn limit(metrics: &Metrics) -> Arc<Rule> {
+    let plenty = NonZeroU64::new(1_000_000);
+    let limit = api::Limit {
+        name: "all".into(),
+        key: api::LimitKey::Authorization,
+        models: None,
+        requests_per_minute: plenty,
+        tokens_per_minute: plenty,
+        input_tokens_per_minute: None,
+        output_tokens_per_minute: plenty,
+        concurrent_requests: plenty,
+    };
+    let rule = Rule::new(Identity::new(None, &limit), metrics);
+    rule.configure(rates(&limit), 1, Moment::ORIGIN);
+    rule
+}
+
 fn routes(pools: &[Arc<PoolHandle>; 2], metrics: &Metrics) -> Routes {
-    let mut routes = Routes { body_bytes_max: 1 << 20, ..Routes::none() };
+    let limit = limit(metrics);
+    let mut routes = Routes { body_bytes_max: 1 << 20, limits: vec![Arc::clone(&limit)], ..Routes::none() };
     for (pool, name) in pools.iter().zip(MODELS) {
         let model: Arc<str> = name.into();
         let served = Served {
@@ -222,7 +252,7 @@ fn routes(pools: &[Arc<PoolHandle>; 2], metrics: &Metrics) -> Routes {
             base_header: HeaderValue::from_static(name),
             log_level: 0,
             route_timeout: None,
-            limits: Matching::default(),
+            limits: Matching::new([(Arc::clone(&limit), Condition::Always)]),
             objectives: Arc::default(),
             metrics: Arc::new(ModelMetrics::new(metrics, Arc::clone(&pool.name), Arc::clone(&model))),
         };
