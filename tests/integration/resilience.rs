@@ -161,6 +161,46 @@ fn e10_clients_that_leave_say_nothing_of_their_endpoint() {
 }
 
 #[test]
+fn e10_a_success_ends_a_row_of_failures() {
+    // Four, one, four: neither five in a row nor ten answers of which half failed.
+    let asked = AtomicUsize::new(0);
+    let shaky = peer(move |exchange| {
+        if asked.fetch_add(1, Ordering::AcqRel) == FAILURES - 1 {
+            return exchange.answer_plainly();
+        }
+        exchange.answer("500 Internal Server Error", &[], "")
+    });
+    let good = Peer::plain();
+    let gateway = gateway([&shaky, &good]);
+    ask_all(&gateway, "shaky", 2 * (2 * FAILURES - 1), CHAT);
+    assert_eq!((shaky.seen().len(), state(&gateway, "m1-0").as_str()), (2 * FAILURES - 1, "ready"));
+    ask_all(&gateway, "more", 4, CHAT);
+    assert_eq!((state(&gateway, "m1-0").as_str(), ejections(&gateway, "status")), ("ejected", 1));
+}
+
+#[test]
+fn f09_a_replay_was_the_one_more_try() {
+    let asked = AtomicUsize::new(0);
+    let busy = peer(move |exchange| match asked.fetch_add(1, Ordering::AcqRel) {
+        0 => exchange.answer_plainly(),
+        1 => Next::Close,
+        _ => exchange.answer("429 Too Many Requests", &[("retry-after", "9")], "busy"),
+    });
+    let free = Peer::plain();
+    let gateway = gateway([&busy, &free]);
+    let mut connection = Connection::open(gateway.data);
+    let mut statuses = Vec::new();
+    for n in 0..4 {
+        connection.send(request_bytes(CHATS, &format!("turn-{n}"), &[], CHAT)).unwrap();
+        statuses.push(connection.answer().unwrap().status);
+    }
+    // In turns: its connection closed under its second request, which was sent once more and then refused.
+    assert_eq!((statuses.iter().filter(|&&status| status == 429).count(), statuses.len()), (1, 4), "{statuses:?}");
+    assert_eq!((busy.seen().len(), free.seen().len()), (3, 2), "no third try");
+    assert_eq!((retries(&gateway, "reused_closed"), retries(&gateway, "overloaded")), (1, 0));
+}
+
+#[test]
 fn f09_a_refusal_of_the_only_endpoint_passes_unchanged_and_is_tried_once() {
     for (status, code, outcome) in
         [("429 Too Many Requests", 429, "upstream_4xx"), ("503 Service Unavailable", 503, "upstream_5xx")]

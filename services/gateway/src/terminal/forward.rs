@@ -217,3 +217,15 @@ fn unreachable(failed: Option<&SendError>) -> Rejection {
     let message = "no model server of this model could be reached: try again in a moment";
     Rejection::new(Reason::EndpointUnreachable, message).detail(detail)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_endpoint_that_was_given_little_of_the_routes_time_is_not_blamed() {
+        let of = |left_ms, limit_ms| Fairness::of(Duration::from_millis(left_ms), Duration::from_millis(limit_ms));
+        assert_eq!([of(1000, 1000), of(500, 1000)], [Fairness::GivenTime; 2]);
+        assert_eq!([of(499, 1000), of(1, 1000)], [Fairness::CutShort; 2]);
+    }
+}
