@@ -157,9 +157,9 @@ pub(crate) fn backlog(state: &EndpointState, fresh: &Fresh) -> Option<Backlog> {
     // oldest. An engine that does not say how many run cannot be caught hanging.
     let answered = f64::from(own.total().requests - own.total().unanswered);
     let running = (fresh.running.unwrap_or(f64::INFINITY) - answered).max(0.0);
-    let queued = still_queued(state, reported, before + settling);
-    if queued > 0.0 {
-        return Some(Backlog { queued: queued.max(before + settling - running) + since, sent: 0.0 });
+    if reported > 0.0 {
+        let queued = still_queued(state, reported, before + settling).max(before + settling - running);
+        return Some(Backlog { queued: queued + since, sent: 0.0 });
     }
     let hanging = (before - running).max(0.0);
     let not_running = (settling - (running - before).max(0.0)).max(0.0);

@@ -124,6 +124,7 @@ impl<T> Queue<T> {
         let pushed_out = victims.into_iter().filter_map(|ticket| self.leave(ticket)).collect();
         let wait_over = now + self.settings.band(ask.band()).max_wait;
         let expires_at = ask.wait_until.map_or(wait_over, |until| until.min(wait_over));
+        self.bound_lead_of_newcomer(ask, now);
         let entry = Entry { ask: *ask, choice, joined: self.joined, expires_at, waiting: waiting() };
         self.joined += 1;
         let ticket = self.entries.insert(entry);
@@ -206,6 +207,21 @@ impl<T> Queue<T> {
     /// Requests placed per second in the last ten seconds, of this band alone.
     pub fn rate_per_s(&self, band: Band, now: Moment) -> f64 {
         self.bands[band.index()].rate.per_s(now)
+    }
+
+    /// A flow that had nothing waiting has a head start of a bounded number of tokens, however much the others were served
+    /// before it came. Otherwise it alone would be served until it had caught up, while all others' waits end.
+    fn bound_lead_of_newcomer(&mut self, ask: &Ask, now: Moment) {
+        match self.settings.fairness {
+            Fairness::RoundRobin => {}
+            Fairness::LeastAttainedService => {
+                let level = self.bands[ask.band().index()].levels.get(&Reverse(ask.priority));
+                let newcomer = level.filter(|level| level.line(ask.flow).is_none());
+                if let Some(least) = newcomer.and_then(Level::least_attained) {
+                    self.service.bound_lead(ask.flow, least, now);
+                }
+            }
+        }
     }
 
     fn stand_in_line(&mut self, ticket: Ticket) {

@@ -81,6 +81,11 @@ impl Level {
         }
     }
 
+    /// What the flow served least has attained.
+    pub(super) fn least_attained(&self) -> Option<f64> {
+        self.turns.first_key_value().map(|(turn, _)| f64::from_bits(turn.attained_bits))
+    }
+
     /// The flows in the order of their turns.
     pub(super) fn lines(&self) -> impl Iterator<Item = &Line> {
         self.turns.values().filter_map(|flow| self.flows.get(flow))

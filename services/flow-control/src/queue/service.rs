@@ -16,6 +16,9 @@ const HALF_LIFE: Duration = Duration::from_secs(60);
 /// Flows remembered, at most. Those served least are forgotten first: they lose nothing by it but a little head start.
 const FLOWS_MAX: usize = 4_096;
 
+/// Tokens by which a flow that comes may be behind the others: its head start. A second or two of a small pool's work.
+const LEAD_TOKENS_MAX: f64 = 16_384.0;
+
 /// Half-lives after which amounts are brought up to date: 2 to this power is far from the end of a number's range.
 const RESCALE_AFTER: f64 = 256.0;
 
@@ -37,6 +40,16 @@ impl Service {
             self.forget_least();
         }
         attained
+    }
+
+    /// The flow's lead over one that has attained so much is bounded from now on.
+    pub(super) fn bound_lead(&mut self, flow: Flow, attained: f64, now: Moment) {
+        let least = attained - LEAD_TOKENS_MAX * self.half_lives(now).exp2();
+        let entry = self.by_flow.entry(flow).or_default();
+        *entry = entry.max(least);
+        if self.by_flow.len() > FLOWS_MAX {
+            self.forget_least();
+        }
     }
 
     /// What a flow has attained: to be compared with others' only.

@@ -110,3 +110,22 @@ fn service_of_days_ago_and_of_thousands_of_flows_is_forgotten_in_order() {
     join(&mut queue, of(99_999), 2, at(3 * day)).unwrap();
     assert_eq!(drain(&mut queue, Band::Standard), [2, 1]);
 }
+
+#[test]
+fn a_newcomer_has_a_bounded_head_start() {
+    let mut queue = Queue::new(Settings { fairness: Fairness::LeastAttainedService, ..Settings::default() });
+    let (old, new) = (1, 2);
+    queue.served(Flow(old), 100_000, at(0));
+    for turn in 0..4 {
+        join(&mut queue, of(old), 10 + turn, at(1)).unwrap();
+    }
+    for turn in 0..4 {
+        join(&mut queue, of(new), 20 + turn, at(2)).unwrap();
+    }
+    let mut order = Vec::new();
+    while let Some(name) = next(&mut queue, Band::Standard) {
+        queue.served(Flow(u64::from(name / 10)), 10_000, at(3));
+        order.push(name / 10);
+    }
+    assert_eq!(order, [2, 2, 1, 2, 1, 2, 1, 1]);
+}
