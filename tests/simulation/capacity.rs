@@ -13,11 +13,11 @@ use pool::Moment;
 
 use crate::{
     prompt::Draft,
-    scenario::{Class, Machines},
+    scenario::{Class, Machines, Scenario},
 };
 
 /// Live requests tried. The largest is beyond every profile's batch at the lengths in use.
-const LIVE: [usize; 9] = [8, 16, 32, 48, 64, 96, 128, 256, 512];
+const LIVE: [usize; 7] = [16, 32, 48, 64, 128, 256, 512];
 /// Ends counted per trial, after as many that are not.
 const ENDS: usize = 400;
 /// A trial gives up after this; then its rate is that of the time passed.
@@ -30,8 +30,21 @@ pub(crate) struct Capacity {
     pub(crate) tokens_per_s: f64,
 }
 
+/// Of a scenario's fleet for each class, in the order of their names. Classes of one shape are measured once.
+pub(crate) fn of_classes(scenario: &Scenario) -> Result<Vec<Capacity>> {
+    let mut known: Vec<(&Class, Capacity)> = Vec::new();
+    for class in scenario.classes.values() {
+        let capacity = match known.iter().find(|(other, _)| other.is_like(class)) {
+            Some(&(_, capacity)) => capacity,
+            None => measure(&scenario.fleet, class, scenario.seed)?,
+        };
+        known.push((class, capacity));
+    }
+    Ok(known.into_iter().map(|(_, capacity)| capacity).collect())
+}
+
 /// Of a whole fleet, for one class.
-pub(crate) fn measure(fleet: &[Machines], class: &Class, seed: u64) -> Result<Capacity> {
+fn measure(fleet: &[Machines], class: &Class, seed: u64) -> Result<Capacity> {
     let mut sum = Capacity::default();
     for machines in fleet {
         let profile = profile(machines)?;

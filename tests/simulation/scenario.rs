@@ -73,7 +73,7 @@ pub(crate) struct Class {
 }
 
 /// A number drawn for each request.
-#[derive(Clone, Copy, Debug, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(untagged)]
 pub(crate) enum Length {
     Fixed(u32),
@@ -91,7 +91,7 @@ pub(crate) enum Length {
 }
 
 /// Groups of prompts, each with leading tokens of its own.
-#[derive(Clone, Copy, Debug, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Prefixes {
     pub(crate) groups: u32,
@@ -188,6 +188,14 @@ impl Scenario {
             ensure!(endpoint < self.endpoints(), "there is no endpoint {endpoint}");
         }
         self.expect.iter().try_for_each(|expectation| expectation.check(self))
+    }
+}
+
+impl Class {
+    /// Whether its requests take as much of an engine.
+    pub(crate) fn is_like(&self, other: &Self) -> bool {
+        (self.prompt_tokens, self.output_tokens, self.prefixes)
+            == (other.prompt_tokens, other.output_tokens, other.prefixes)
     }
 }
 

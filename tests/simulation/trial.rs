@@ -42,8 +42,7 @@ struct Finding<'a> {
 impl<'a> Trial<'a> {
     /// Runs it, with `twist` on top of the scenario's own settings.
     pub(crate) fn run(scenario: &'a Scenario, twist: &Knobs) -> Result<Self> {
-        let measured = scenario.classes.values().map(|class| capacity::measure(&scenario.fleet, class, scenario.seed));
-        let capacities = measured.collect::<Result<Vec<_>>>()?;
+        let capacities = capacity::of_classes(scenario)?;
         let rates: Vec<f64> = capacities.iter().map(|capacity| capacity.requests_per_s).collect();
         let mut settings = Settings::default();
         scenario.settings.apply(&mut settings);
