@@ -63,6 +63,48 @@ fn every_scenario_file_is_a_test() {
     assert_eq!(found, FILES.iter().map(ToString::to_string).collect());
 }
 
+/// Under settings that lack what a scenario is about, it fails and shows what was not met.
+#[test]
+fn scenarios_can_fail() {
+    let cases = [
+        ("sizes-least-attained.yaml", "{fairness: round_robin}", "flow_spread_tokens"),
+        ("waits-in-the-gateway.yaml", "{full_waiting: 40, full_kv_cache: 1.0}", "engine_waiting_max"),
+        ("deadlines.yaml", "{ordering: fcfs}", "deadlines_met_share ÷ other settings"),
+        ("no-head-of-line-block.yaml", "{standard: {max_wait_s: 0}}", "bound: wait_p50_ms"),
+    ];
+    for (file, settings, unmet) in cases {
+        let twist: Knobs = yaml_serde::from_str(settings).unwrap();
+        let scenario = read(file);
+        let table = Trial::run(&scenario, &twist).unwrap().judge().unwrap_err().to_string();
+        let shown = table.lines().any(|line| line.starts_with("| NOT |") && line.contains(unmet));
+        assert!(shown, "{file} with {settings}: {table}");
+    }
+}
+
+#[test]
+fn a_run_is_a_function_of_its_scenario() {
+    let scenario = read("failures-and-replacement.yaml");
+    let table = || Trial::run(&scenario, &Knobs::default()).unwrap().judge().unwrap();
+    assert_eq!(table(), table());
+}
+
+#[test]
+fn misspelt_scenarios_are_refused() {
+    let whole = fs::read_to_string(folder().join("equal-flows-round-robin.yaml")).unwrap();
+    assert!(Scenario::parse(&whole).is_ok());
+    for (from, to) in [
+        ("flows: 6", "flow: 6"),
+        ("load: {callers: 3}", "load: {caller: 3}"),
+        ("in: overload, from_s: 15", "in: overlaod, from_s: 15"),
+        ("measure: waiting_at_end, max: 0", "measure: waiting_at_end"),
+        ("max: 0.05", "maximum: 0.05"),
+    ] {
+        let broken = whole.replace(from, to);
+        assert_ne!(broken, whole, "{from}");
+        assert!(Scenario::parse(&broken).is_err(), "{to}");
+    }
+}
+
 fn passes(file: &str) {
     let scenario = read(file);
     let trial = Trial::run(&scenario, &Knobs::default()).expect("a scenario that was read can be run");
