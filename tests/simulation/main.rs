@@ -54,6 +54,8 @@ scenarios! {
     room_is_never_refused: "room-is-never-refused.yaml",
     sizes_least_attained: "sizes-least-attained.yaml",
     waits_in_the_gateway: "waits-in-the-gateway.yaml",
+    whole_answers_slow_engines: "whole-answers-slow-engines.yaml",
+    whole_answers: "whole-answers.yaml",
 }
 
 #[test]

@@ -67,9 +67,23 @@ pub(crate) struct Class {
     /// Clients without a first token leave after so long.
     #[serde(default)]
     pub(crate) patience_ms: Option<Length>,
+    /// How the answers come.
+    #[serde(default)]
+    pub(crate) answers: Answers,
     /// The one endpoint, by number, that its requests must go to.
     #[serde(default)]
     pub(crate) only: Option<usize>,
+}
+
+/// How an answer comes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Answers {
+    /// Token by token.
+    #[default]
+    Streamed,
+    /// At the end: until then nothing is seen of it.
+    Whole,
 }
 
 /// A number drawn for each request.

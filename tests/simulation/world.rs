@@ -20,7 +20,7 @@ use crate::{
     capacity,
     ledger::{End, Ledger, Record},
     prompt::{Draft, mix},
-    scenario::{Class, Phase, Scenario},
+    scenario::{Answers, Class, Phase, Scenario},
     server::Server,
 };
 
@@ -71,6 +71,7 @@ struct Client<'a> {
 struct Asked {
     draft: Draft,
     only: Option<usize>,
+    answers: Answers,
     priority: i32,
     ticket: Option<Ticket>,
     permit: Option<Permit>,
@@ -109,6 +110,8 @@ enum Answer {
     /// No connection.
     Refused,
     FirstToken,
+    /// All of it, where nothing was seen of it before.
+    Whole,
     Tokens(u32),
     Finished,
     Cut,

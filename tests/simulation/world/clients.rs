@@ -69,6 +69,7 @@ impl World<'_> {
         self.asked.push(Asked {
             draft,
             only: client.class.only,
+            answers: client.class.answers,
             priority: client.class.priority,
             ticket: None,
             permit: None,

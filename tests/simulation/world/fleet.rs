@@ -8,7 +8,7 @@ use pool::{EndpointId, Moment, NoPage, Observation};
 use super::{Answer, Happening, NETWORK, World};
 use crate::{
     ledger::QueueSample,
-    scenario::Deed,
+    scenario::{Answers, Deed},
     server::{Member, Page, Process},
 };
 
@@ -49,9 +49,10 @@ impl World<'_> {
 
     fn report(&mut self, server: usize, request: u64, kind: EventKind, at: Moment) {
         let asked = &mut self.asked[request as usize];
-        let attempt = asked.attempt;
+        let (attempt, answers) = (asked.attempt, asked.answers);
         let mut answer = |answer| self.agenda.put(at + NETWORK, Happening::Answers { request, attempt, answer });
         match kind {
+            EventKind::FirstToken | EventKind::Tokens(_) if answers == Answers::Whole => {}
             EventKind::FirstToken => {
                 asked.told_at = at;
                 answer(Answer::FirstToken);
@@ -64,6 +65,9 @@ impl World<'_> {
                 }
             }
             EventKind::Finished(_) => {
+                if answers == Answers::Whole {
+                    answer(Answer::Whole);
+                }
                 answer(Answer::Tokens(std::mem::take(&mut asked.untold_tokens)));
                 answer(Answer::Finished);
                 self.servers[server].holds.remove(&request);

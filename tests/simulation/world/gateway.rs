@@ -140,6 +140,10 @@ impl World<'_> {
                 self.pool.generated(permit, 1, now);
                 self.record(request).first_token = Some(now);
             }
+            Answer::Whole => {
+                self.pool.answered(permit, now);
+                self.record(request).first_token = Some(now);
+            }
             Answer::Tokens(tokens) => self.pool.generated(permit, tokens, now),
             Answer::Finished => self.end(request, Outcome::Served),
             Answer::Cut => self.end(request, Outcome::Broke),
@@ -208,7 +212,7 @@ impl Answer {
     fn verdict(self) -> Option<Verdict> {
         match self {
             Self::Refused => Some(Verdict::Failure(Failure::Connect)),
-            Self::FirstToken => Some(Verdict::Begun),
+            Self::FirstToken | Self::Whole => Some(Verdict::Begun),
             Self::Tokens(_) => None,
             Self::Finished => Some(Verdict::Success),
             Self::Cut => Some(Verdict::Failure(Failure::Broke)),
