@@ -46,3 +46,26 @@ impl KeepAlive {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_comment_is_due_after_so_much_silence_and_then_again() {
+        let every = Duration::from_secs(10);
+        let started = Instant::now();
+        let mut keep_alive = KeepAlive::new(every);
+        for event_s in [3, 9, 18] {
+            tokio::time::sleep_until(started + Duration::from_secs(event_s)).await;
+            keep_alive.sent();
+        }
+        for due_s in [28, 38, 48] {
+            poll_fn(|cx| keep_alive.poll(cx)).await;
+            assert_eq!(started.elapsed(), Duration::from_secs(due_s));
+            keep_alive.sent();
+        }
+    }
+}

@@ -78,7 +78,8 @@ fn a_request_dropped_at_any_await_gives_everything_back_and_ends_once() {
         let mut outcomes = Vec::new();
         for polls in 0.. {
             assert!(polls < POLLS_MAX, "{manner:?} does not come to an end");
-            let site = Site::new(1);
+            // With another endpoint to go to, for those that are tried again.
+            let site = Site::new(2);
             let ended = site.run(async {
                 let mut open = Open::Asked(site.ask("only", manner));
                 let ended = poll_at_most(&mut open, polls).await;

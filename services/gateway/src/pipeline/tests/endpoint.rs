@@ -20,13 +20,15 @@ pub(super) enum Manner {
     Close,
     /// With an error.
     Fail,
+    /// With a refusal for want of room.
+    Overload,
     /// By nobody: no endpoint listens.
     Refuse,
 }
 
 impl Manner {
-    pub(super) const ALL: [Self; 6] =
-        [Self::Whole, Self::Stream, Self::CutStream, Self::Close, Self::Fail, Self::Refuse];
+    pub(super) const ALL: [Self; 7] =
+        [Self::Whole, Self::Stream, Self::CutStream, Self::Close, Self::Fail, Self::Overload, Self::Refuse];
 
     /// How a request ends that waits for all of it.
     pub(super) fn outcome(self) -> &'static str {
@@ -34,6 +36,7 @@ impl Manner {
             Self::Whole | Self::Stream => "ok",
             Self::CutStream | Self::Close => "endpoint_broke",
             Self::Fail => "upstream_5xx",
+            Self::Overload => "upstream_4xx",
             Self::Refuse => "endpoint_unreachable",
         }
     }
@@ -96,6 +99,7 @@ async fn answer(stream: &mut TcpStream, manner: Manner) -> Option<()> {
     match manner {
         Manner::Whole => pieces(stream, &[&whole("200 OK"), &json[..20], &json[20..]]).await,
         Manner::Fail => pieces(stream, &[&whole("500 Internal Server Error"), json]).await,
+        Manner::Overload => pieces(stream, &[&whole("429 Too Many Requests"), &json[..20], &json[20..]]).await,
         Manner::Stream => {
             let (head, token) = (stream_head(), token());
             pieces(stream, &[&head, &token, &token, &chunk("data: [DONE]\n\n"), "0\r\n\r\n"]).await
