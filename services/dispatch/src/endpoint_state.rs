@@ -172,6 +172,11 @@ impl EndpointState {
         self.health.begin_anew();
     }
 
+    /// Whether nobody listened there at the last look.
+    pub(crate) fn is_unreachable(&self) -> bool {
+        self.look.is_some_and(|look| look.found == Found::Unreachable)
+    }
+
     /// How well it is known.
     pub(crate) fn tier(&self, horizon: &Horizon) -> Tier {
         let fresh = |at: Moment| if at >= horizon.reports { Tier::Ready } else { Tier::Stale };

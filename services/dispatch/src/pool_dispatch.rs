@@ -91,6 +91,10 @@ impl PoolDispatch {
         let Some(state) = self.slots.get(&id).and_then(|&slot| self.endpoints[slot as usize].as_mut()) else { return };
         let cache_before = state.load.cache;
         let life = state.observe(observation, &mut self.flights);
+        if state.is_unreachable() && state.health.is_ejected() {
+            // Nobody is there to be spared, and whoever comes next is to be used as soon as it listens.
+            state.health.reinstate();
+        }
         match (life, state.lane) {
             (Life::Another, Some(lane)) => {
                 self.index.close(lane);

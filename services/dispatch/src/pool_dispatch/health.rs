@@ -64,6 +64,9 @@ impl PoolDispatch {
         let flight = self.flights.get_mut(index);
         let slot = flight.slot;
         let state = self.endpoints[slot as usize].as_mut()?;
+        // Looks say so, too: it is the last resort already, and an ejection would outlast its return.
+        let is_known = state.is_unreachable() && verdict == Verdict::Failure(Failure::Connect);
+        let verdict = if is_known { Verdict::Neutral } else { verdict };
         let finding = state.health.judge(flight.term, &mut flight.judged, verdict, now);
         let (endpoint, name) = (state.endpoint.id, &state.endpoint.name);
         match (finding, verdict) {

@@ -337,3 +337,34 @@ proptest! {
         }
     }
 }
+
+/// An endpoint of which looks say that nobody listens is the last resort anyway. Ejected besides, it would stay out when it
+/// is back and the others are not.
+#[test]
+fn an_endpoint_where_nobody_listens_is_not_ejected_and_serves_as_soon_as_somebody_does() {
+    let refused = Verdict::Failure(Failure::Connect);
+    let mut rig = Rig::idle(2);
+    // Ejected before a look has noticed, and then known.
+    for _ in 0..5 {
+        one(&mut rig, 0, refused);
+    }
+    assert_eq!(states(&rig), [State::Ejected, State::Ready]);
+    rig.pass(ms(100));
+    rig.no_page(0, NoPage::Unreachable);
+    rig.no_page(1, NoPage::Unreachable);
+    assert_eq!(states(&rig), [State::Stale, State::Stale]);
+    for n in 0..20 {
+        assert_eq!(one(&mut rig, n % 2, refused), None, "it is known");
+    }
+    rig.pass(ms(100));
+    rig.report(0, Page::default());
+    assert_eq!(states(&rig), [State::Ready, State::Stale]);
+    let prompt = rig.new_prompt(3);
+    assert_eq!(rig.hold(&prompt), 0);
+    // One that listens and fails is another matter, beside one that serves.
+    rig.report(1, Page::default());
+    for _ in 0..5 {
+        one(&mut rig, 0, FAILED);
+    }
+    assert_eq!(states(&rig)[0], State::Ejected);
+}
