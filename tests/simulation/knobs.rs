@@ -2,7 +2,7 @@
 
 use std::{num::NonZeroU32, time::Duration};
 
-use dispatch::Settings;
+use dispatch::{Eviction, Settings};
 use flow_control::{BandSettings, Fairness, Ordering};
 use serde::Deserialize;
 
@@ -12,6 +12,7 @@ use serde::Deserialize;
 pub(crate) struct Knobs {
     fairness: Option<Sharing>,
     ordering: Option<Order>,
+    eviction: Option<Evicts>,
     full_waiting: Option<u32>,
     full_kv_cache: Option<f64>,
     in_flight_max: Option<NonZeroU32>,
@@ -42,6 +43,13 @@ enum Sharing {
 
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(rename_all = "snake_case")]
+enum Evicts {
+    Never,
+    BeforeFirstByte,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "snake_case")]
 enum Order {
     Fcfs,
     Deadline,
@@ -64,6 +72,12 @@ impl Knobs {
         }
         for (knobs, band) in [&self.critical, &self.standard, &self.sheddable].into_iter().zip(&mut flow.bands) {
             knobs.apply(band);
+        }
+        if let Some(eviction) = self.eviction {
+            settings.eviction = match eviction {
+                Evicts::Never => Eviction::Never,
+                Evicts::BeforeFirstByte => Eviction::BeforeFirstByte,
+            };
         }
         settings.full.waiting = self.full_waiting.unwrap_or(settings.full.waiting);
         settings.full.kv_cache = self.full_kv_cache.unwrap_or(settings.full.kv_cache);

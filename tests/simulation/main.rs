@@ -40,6 +40,7 @@ scenarios! {
     deadlines: "deadlines.yaml",
     equal_flows_least_attained: "equal-flows-least-attained.yaml",
     equal_flows_round_robin: "equal-flows-round-robin.yaml",
+    eviction: "eviction.yaml",
     failures_and_replacement: "failures-and-replacement.yaml",
     fast_engines: "fast-engines.yaml",
     full_batches: "full-batches.yaml",
