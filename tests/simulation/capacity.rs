@@ -17,9 +17,13 @@ use crate::{
 };
 
 /// Live requests tried. The largest is beyond every profile's batch at the lengths in use.
-const LIVE: [usize; 7] = [16, 32, 48, 64, 128, 256, 512];
-/// Ends counted per trial, after as many that are not.
-const ENDS: usize = 400;
+const LIVE: [usize; 6] = [16, 32, 64, 128, 256, 512];
+/// Then these multiples of the best of them.
+const AROUND: [f64; 5] = [0.6, 0.7, 0.8, 1.2, 1.4];
+/// Ends counted per trial, after as many that are not: at least this many, and several times all that are live, since those
+/// that begin together end together.
+const ENDS_MIN: usize = 500;
+const ENDS_PER_LIVE: usize = 4;
 /// A trial gives up after this; then its rate is that of the time passed.
 const TRIAL: Duration = Duration::from_secs(600);
 
@@ -48,8 +52,13 @@ fn measure(fleet: &[Machines], class: &Class, seed: u64) -> Result<Capacity> {
     let mut sum = Capacity::default();
     for machines in fleet {
         let profile = profile(machines)?;
-        let trials = LIVE.iter().map(|&live| trial(&profile, class, live, seed));
-        let best = trials.max_by(|a, b| a.requests_per_s.total_cmp(&b.requests_per_s)).context("trials were made")?;
+        let at = |live: usize| (live, trial(&profile, class, live, seed));
+        let best_of = |trials: Vec<(usize, Capacity)>| {
+            trials.into_iter().max_by(|(_, a), (_, b)| a.requests_per_s.total_cmp(&b.requests_per_s))
+        };
+        let coarse = best_of(LIVE.map(at).into()).context("trials were made")?;
+        let around = AROUND.map(|factor| at((coarse.0 as f64 * factor) as usize));
+        let (_, best) = best_of([&around[..], &[coarse]].concat()).context("trials were made")?;
         sum.requests_per_s += best.requests_per_s * machines.count as f64;
         sum.tokens_per_s += best.tokens_per_s * machines.count as f64;
     }
@@ -67,7 +76,8 @@ fn trial(profile: &Profile, class: &Class, live: usize, seed: u64) -> Capacity {
     let mut drafts: Vec<u32> = Vec::new();
     let mut now = Moment::ORIGIN;
     let (mut ends, mut tokens, mut counting_since) = (0, 0u64, now);
-    while ends < 2 * ENDS && now.since_origin() < TRIAL {
+    let warm = ENDS_MIN.max(ENDS_PER_LIVE * live);
+    while ends < 2 * warm && now.since_origin() < TRIAL {
         while engine.live() < live {
             let serial = drafts.len() as u64;
             let draft = Draft::draw(class, seed, serial, &mut rng);
@@ -79,13 +89,13 @@ fn trial(profile: &Profile, class: &Class, live: usize, seed: u64) -> Capacity {
             if matches!(event.kind, EventKind::Finished(_)) {
                 ends += 1;
                 tokens += u64::from(drafts[event.id.0 as usize]);
-                if ends == ENDS {
+                if ends == warm {
                     (counting_since, tokens) = (now, 0);
                 }
             }
         }
     }
     let seconds = now.since(counting_since).as_secs_f64().max(f64::MIN_POSITIVE);
-    let counted = if ends >= ENDS { ends - ENDS } else { ends };
+    let counted = if ends >= warm { ends - warm } else { ends };
     Capacity { requests_per_s: counted as f64 / seconds, tokens_per_s: tokens as f64 / seconds }
 }
