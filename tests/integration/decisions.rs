@@ -90,7 +90,7 @@ fn a_served_request_shows_every_number_that_counted() {
 #[test]
 fn a_refused_request_shows_why_nobody_could_take_it() {
     let full = ModelServer::start(MetricsPage::vllm(7, 3, 0.5));
-    let gateway = start(&[&full], "");
+    let gateway = start(&[&full], "flowControl: {bands: {standard: {maxWait: 0s}}}");
     let answer = post(gateway.data, "/v1/chat/completions", chat_body("m1", "hello"));
     assert_eq!(answer.status, 429);
     let id = answer.header("x-request-id").unwrap();

@@ -17,6 +17,7 @@ mod json_bodies;
 mod pains;
 mod picking;
 mod probes;
+mod queues;
 mod quotas;
 mod refusals;
 mod request_headers;

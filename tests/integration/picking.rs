@@ -316,10 +316,13 @@ fn e10_what_clients_do_wrong_takes_no_endpoint_away() {
     );
 }
 
+/// What some operators prefer: a pool without room refuses at once, and nothing is kept for higher bands.
+const NO_WAITING: &str = "flowControl: {bands: {standard: {maxSaturation: 1.0, maxWait: 0s}}}";
+
 #[test]
 fn a_pool_without_room_refuses_at_once_and_takes_work_again() {
     let pods = servers(2, &MetricsPage::vllm(5, 8, 0.5));
-    let gateway = start(&config(&pods));
+    let gateway = start(&config(&pods).line(NO_WAITING));
     let started = Instant::now();
     let answer = post(gateway.data, "/v1/chat/completions", chat_body("m1", "hello"));
     assert!(started.elapsed() < Duration::from_secs(1), "{:?}", started.elapsed());

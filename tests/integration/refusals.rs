@@ -56,7 +56,7 @@ fn mistakes_of_the_client() {
 }
 
 #[test]
-fn a_pool_whose_every_endpoint_is_full_is_429_at_once_and_serves_again_when_there_is_room() {
+fn a_pool_whose_every_endpoint_is_full_and_where_nobody_waits_is_429_at_once_and_serves_again_when_there_is_room() {
     let page = |waiting: u32| {
         format!(
             "vllm:num_requests_waiting{{model_name=\"m1\"}} {waiting}.0\nvllm:num_requests_running{{model_name=\"m1\"}} 8.0\nvllm:kv_cache_usage_perc{{model_name=\"m1\"}} 0.5\n"
@@ -71,7 +71,8 @@ fn a_pool_whose_every_endpoint_is_full_is_429_at_once_and_serves_again_when_ther
         }
     };
     let peer = Peer::start(serving(5));
-    let gateway = Gateway::start(&Config::new([Scheduler::new("m1", [peer.address])]));
+    let no_waiting = "flowControl: {bands: {standard: {maxWait: 0s}}}";
+    let gateway = Gateway::start(&Config::new([Scheduler::new("m1", [peer.address])]).line(no_waiting));
     soon("its page was read", || gateway.admin.endpoint("m1", "m1-0")["signals"]["waiting"]["value"] == 5.0);
     let answer = post(gateway.data, PATH, CHAT);
     check(&gateway, &answer, 429, "overloaded_error", "queue_full");

@@ -63,7 +63,7 @@ impl Stage {
         let (full, strict) = (Peer::start(answer_as_full), Peer::start(answer_strictly));
         let config = Config::new([
             Scheduler::new(MODEL, sims.iter().map(|sim| sim.address)).line("loraAdapters: [sql-adapter]"),
-            Scheduler::new("full", [full.address]),
+            Scheduler::new("full", [full.address]).line("flowControl: {bands: {standard: {maxWait: 0s}}}"),
             Scheduler::new("strict", [strict.address]).line("engineType: none"),
             Scheduler::new("down", [nobody()]).line("engineType: none"),
         ]);

@@ -33,6 +33,11 @@ impl Evictable {
         }
     }
 
+    /// A request that was to be ended goes on.
+    pub(crate) fn forgo(&mut self, flight: FlightId) {
+        self.pending.remove(&flight);
+    }
+
     /// The next one to end, when `wanted` requests need room.
     pub(crate) fn next(&mut self, wanted: usize) -> Option<FlightId> {
         if self.pending.len() >= wanted.min(PENDING_MAX) {

@@ -217,6 +217,7 @@ impl Flow {
         };
         let (step, data) = self.reader.feed(data);
         self.record.content_passed(step.content_events);
+        self.lease.generated_tokens = self.lease.generated_tokens.saturating_add(step.content_events);
         if self.waiting == Waiting::ForContent && step.has_content {
             self.waiting = Waiting::NoLonger;
             let content = if step.content_events > 0 { Content::Streamed } else { Content::Whole };
@@ -299,6 +300,9 @@ impl Flow {
 
     fn close_reader(&mut self) -> Ended {
         let ended = std::mem::replace(&mut self.reader, Reader::Opaque).close(self.api);
+        if let Some(usage) = ended.usage {
+            self.lease.generated_tokens = u32::try_from(usage.completion_tokens).unwrap_or(u32::MAX);
+        }
         if self.is_2xx() && reader::counts_tokens(self.api) {
             self.record.usage.get_or_insert(ended.usage);
         }

@@ -1,8 +1,10 @@
-//! The one place where this program reads the time: decisions are told it as a [`Moment`].
+//! The one place where this program reads the time: decisions are told it as a [`Moment`]. It is the clock by which timers
+//! run, so that tests can stop both.
 
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use pool::Moment;
+use tokio::time::Instant;
 
 /// The process's time line, and where it lies on the wall clock.
 #[derive(Clone, Copy, Debug)]

@@ -209,7 +209,8 @@ impl Control {
             tracing::warn!(warning, "configuration");
         }
         for (pool, settings) in &plan.settings {
-            pool.with(|dispatch, _| dispatch.configure(settings.clone()));
+            self.world.pools.note(pool);
+            pool.configure(settings.clone());
         }
         self.keys.follow(&plan.owners);
         self.wanted = plan.owners.keys().copied().collect();

@@ -93,6 +93,18 @@ impl Decisions {
         Kept { shard, number: held.oldest + held.entries.len() as u64 - 1 }
     }
 
+    /// Puts a later decision of the same request in the place of the first; false if that is forgotten.
+    pub fn revise(&self, kept: Kept, at: Moment, decision: &mut Decision) -> bool {
+        let mut held = self.shards[kept.shard].lock();
+        let index = kept.number.checked_sub(held.oldest).and_then(|index| usize::try_from(index).ok());
+        let entry = index.and_then(|index| held.entries.get_mut(index));
+        entry.is_some_and(|entry| {
+            entry.at = at;
+            std::mem::swap(&mut entry.decision, decision);
+            true
+        })
+    }
+
     /// Says what came of it, if it is still kept.
     pub fn complete(&self, kept: Kept, endpoint: Option<Arc<str>>, status: u16, outcome: &'static str) {
         let mut held = self.shards[kept.shard].lock();

@@ -19,6 +19,7 @@ pub mod metrics;
 pub mod openapi;
 pub mod options;
 pub mod pipeline;
+pub mod place;
 pub mod pools;
 pub mod record;
 pub mod rejection;

@@ -2,11 +2,13 @@
 //! endpoint.
 
 mod health;
+mod live;
+mod waiters;
 
 use std::{collections::HashMap, sync::Arc};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
-use dispatch::{Band, Decision, Dispatched, Permit, PoolDispatch, PoolView, Refusal, Verdict};
+use dispatch::{Admitted, Ask, Band, Decision, Dispatched, Permit, PoolDispatch, PoolView, Settings, Verdict};
 use http::HeaderValue;
 use parking_lot::Mutex;
 use pool::{EndpointId, Moment, Observation, State};
@@ -14,6 +16,11 @@ use proxy::client::Destination;
 use smallvec::SmallVec;
 use telemetry::Counter;
 
+use self::waiters::Waiters;
+pub use self::{
+    live::LivePools,
+    waiters::{Evicted, Eviction, Fate, Refused, Wait},
+};
 use crate::{
     clock::Clock,
     metrics::{QueueMetrics, RetryMetrics},
@@ -28,8 +35,24 @@ pub struct PoolHandle {
     /// What became of those that waited.
     pub queue: QueueMetrics,
     clock: Clock,
-    dispatch: Mutex<PoolDispatch>,
+    state: Mutex<Guarded>,
     endpoints: ArcSwap<HashMap<EndpointId, Arc<EndpointHandle>>>,
+}
+
+/// What only one core at a time may change.
+struct Guarded {
+    dispatch: PoolDispatch,
+    waiters: Waiters,
+}
+
+/// What becomes of a request that asks for a place.
+pub enum Asked {
+    /// It has one, since this moment.
+    Placed(Lease, Moment),
+    /// It waits.
+    Waits(Wait),
+    /// It is refused.
+    Refused(Refused),
 }
 
 /// What waits in one band of a pool.
@@ -59,6 +82,10 @@ pub struct Lease {
     permit: Option<Permit>,
     /// What is still to be said of the endpoint.
     last_word: Option<Verdict>,
+    /// Tokens known to have been generated; with least-attained-service fairness its flow's next turn depends on it.
+    pub generated_tokens: u32,
+    /// Whether it may be ended for a request of a higher band.
+    pub eviction: Eviction,
     /// Best first; the first is where the place is.
     pub ranked: SmallVec<[EndpointId; 4]>,
     /// As they were at the pick: one that leaves a moment later is still sent what it was picked for.
@@ -74,19 +101,44 @@ impl PoolHandle {
         queue: QueueMetrics,
         clock: Clock,
     ) -> Arc<Self> {
-        Arc::new(Self { name, retries, queue, clock, dispatch: Mutex::new(dispatch), endpoints: ArcSwap::default() })
+        let state = Mutex::new(Guarded { dispatch, waiters: Waiters::default() });
+        Arc::new(Self { name, retries, queue, clock, state, endpoints: ArcSwap::default() })
     }
 
-    /// Runs `change` on the dispatcher, at one moment, under its lock. Keep it short.
-    pub fn with<T>(&self, change: impl FnOnce(&mut PoolDispatch, Moment) -> T) -> T {
+    /// Runs `change` on the dispatcher, at one moment, under its lock: keep it short. If requests wait, they then get
+    /// what room there is.
+    pub fn with<T>(self: &Arc<Self>, change: impl FnOnce(&mut PoolDispatch, Moment) -> T) -> T {
+        self.change(|state, now| change(&mut state.dispatch, now))
+    }
+
+    /// Looks at the dispatcher, at one moment, under its lock.
+    fn look<T>(&self, look: impl FnOnce(&PoolDispatch, Moment) -> T) -> T {
+        let state = self.state.lock();
+        look(&state.dispatch, self.clock.now())
+    }
+
+    fn change<T>(self: &Arc<Self>, change: impl FnOnce(&mut Guarded, Moment) -> T) -> T {
         // Time is read inside: two cores then never apply their changes against the order of their moments.
-        let mut dispatch = self.dispatch.lock();
+        let mut state = self.state.lock();
         let now = self.clock.now();
-        change(&mut dispatch, now)
+        let result = change(&mut state, now);
+        if state.dispatch.has_waiting() {
+            self.hand_out(state, now);
+        }
+        result
+    }
+
+    /// Changes what an operator can change.
+    pub fn configure(self: &Arc<Self>, settings: Settings) {
+        self.with(|dispatch, _| dispatch.configure(settings));
     }
 
     /// Puts other endpoints in force, handles and members in one step: whoever is picked can be reached.
-    pub fn set_endpoints(&self, handles: HashMap<EndpointId, Arc<EndpointHandle>>, members: &[dispatch::Membership]) {
+    pub fn set_endpoints(
+        self: &Arc<Self>,
+        handles: HashMap<EndpointId, Arc<EndpointHandle>>,
+        members: &[dispatch::Membership],
+    ) {
         let reinstated = self.with(|dispatch, now| {
             self.endpoints.store(Arc::new(handles));
             let reconciled = dispatch.set_endpoints(members, now);
@@ -98,30 +150,46 @@ impl PoolHandle {
     }
 
     /// Books what was seen of an endpoint.
-    pub fn observe(&self, id: EndpointId, observation: Observation) {
+    pub fn observe(self: &Arc<Self>, id: EndpointId, observation: Observation) {
         self.with(|dispatch, now| dispatch.observe(id, observation, now));
     }
 
-    /// Reserves a place and says where, in one step.
-    ///
-    /// # Errors
-    /// When no endpoint can be used or all are full.
-    pub fn dispatch(
-        self: &Arc<Self>,
-        request: &dispatch::Request<'_>,
-        decision: &mut Decision,
-    ) -> Result<(Lease, Moment), (Refusal, u32)> {
-        let (outcome, now, retry_after_s, endpoints) = self.with(|dispatch, now| {
-            let outcome = dispatch.dispatch(request, now, decision);
-            let retry_after_s = if outcome.is_err() {
-                dispatch.retry_after_s(dispatch::Band::Standard, fastrand::u64(..), now)
-            } else {
-                0
-            };
-            (outcome, now, retry_after_s, self.endpoints.load_full())
-        });
-        let Dispatched { permit, ranked, .. } = outcome.map_err(|refusal| (refusal, retry_after_s))?;
-        Ok((Lease { pool: Arc::clone(self), permit: Some(permit), last_word: None, ranked, endpoints }, now))
+    /// Asks for a place. If there is none yet and the request may wait, it does so from now on.
+    pub fn admit(self: &Arc<Self>, request: &dispatch::Request<'_>, ask: &Ask, decision: &mut Decision) -> Asked {
+        let mut freed = Vec::new();
+        let mut state = self.state.lock();
+        let now = self.clock.now();
+        let admitted = state.dispatch.admit(request, ask, now, decision, &mut freed);
+        let asked = match admitted {
+            Admitted::Placed(dispatched) => {
+                let lease = self.lease(&mut state, dispatched, ask.band());
+                Asked::Placed(lease, now)
+            }
+            Admitted::Waiting(waiting) => self.let_wait(&mut state, waiting, ask.band(), now),
+            Admitted::Refused(refusal) => Asked::Refused(state.refused(refusal, ask.band(), now)),
+        };
+        if !freed.is_empty() {
+            let told = self.sort_out(&mut state, &mut freed, now);
+            drop(state);
+            if self.tell_waiters(told) {
+                self.with(|_, _| ());
+            }
+        }
+        asked
+    }
+
+    /// A place that was given out, with the means to reach it.
+    fn lease(self: &Arc<Self>, state: &mut Guarded, dispatched: Dispatched, band: Band) -> Lease {
+        let Dispatched { permit, ranked, .. } = dispatched;
+        Lease {
+            pool: Arc::clone(self),
+            eviction: state.watch(&permit, band),
+            permit: Some(permit),
+            last_word: None,
+            generated_tokens: 0,
+            ranked,
+            endpoints: self.endpoints.load_full(),
+        }
     }
 
     /// The endpoints there are now.
@@ -131,14 +199,19 @@ impl PoolHandle {
 
     /// The accounts, for people.
     pub fn view(&self) -> PoolView {
-        self.with(|dispatch, now| dispatch.snapshot(now))
+        self.look(|dispatch, now| dispatch.snapshot(now))
     }
 
     /// What waits here, by [`Band::index`].
     pub fn waiting(&self) -> [Waiting; Band::COUNT] {
-        self.with(|dispatch, _| {
+        self.look(|dispatch, _| {
             Band::ALL.map(|band| Waiting { requests: dispatch.waiting(band), bytes: dispatch.waiting_bytes(band) })
         })
+    }
+
+    /// Seconds after which a request of this band may find room, by how fast the pool gets done with its work.
+    pub fn retry_after_s(&self, band: Band) -> u32 {
+        self.look(|dispatch, now| dispatch.retry_after_s(band, fastrand::u64(..), now))
     }
 
     /// Whether a request would find an endpoint in a state to be used.
@@ -193,8 +266,13 @@ impl Lease {
 impl Drop for Lease {
     fn drop(&mut self) {
         if let Some(permit) = self.permit.take() {
-            let change = self.pool.with(|dispatch, now| {
+            let change = self.pool.change(|state, now| {
+                let dispatch = &mut state.dispatch;
                 let change = self.last_word.and_then(|verdict| dispatch.report(&permit, verdict, now));
+                if self.generated_tokens > 0 {
+                    dispatch.generated(&permit, self.generated_tokens, now);
+                }
+                state.waiters.forget(permit.id());
                 dispatch.complete(permit, now);
                 change
             });

@@ -18,6 +18,9 @@ use crate::{limits::RateLimits, record::Record};
 /// Seconds named in `Retry-After` when nothing was measured that would say more.
 pub const RETRY_AFTER_S: u32 = 1;
 
+/// What a client is told whose request is refused because the process shuts down.
+pub const DRAINING: &str = "this gateway is shutting down: send the request again, it will reach another";
+
 /// What is wrong with a request, or with the world at this moment.
 #[derive(Debug)]
 pub struct Rejection {

@@ -36,6 +36,7 @@ use crate::{
     frontend::{http::Door, refusals},
     metrics::ModelMetrics,
     options::Options,
+    pools::LivePools,
     record::Observer,
     routes::{OTHER_MODEL, Routes},
     world::{ConfigStatus, Readiness, World},
@@ -66,6 +67,8 @@ pub fn run(options: &Options) -> Result<()> {
         let admin = bind(options.admin, "--admin")?;
         let bound = (data.local_addr()?, admin.local_addr()?);
         tokio::spawn(control.run(sources));
+        let waiting = Arc::clone(&world);
+        tokio::spawn(async move { waiting.pools.pump().await });
         let admin = admin::AdminListener::new(tokio::net::TcpListener::from_std(admin)?);
         tokio::spawn(axum::serve(admin, admin::router(Arc::clone(&world))).into_future());
         let door = |core: usize| Door::new(Arc::clone(&world), clients[core].1.clone());
@@ -99,6 +102,7 @@ fn world(metrics: Metrics, log: RequestLog, body_memory_bytes: usize) -> Arc<Wor
         observer,
         body_memory: BodyMemory::new(body_memory_bytes),
         routes: ArcSwap::from_pointee(Routes::none()),
+        pools: LivePools::default(),
         config: ArcSwap::from_pointee(ConfigStatus {
             generation: 0,
             source: String::new(),
@@ -191,6 +195,8 @@ async fn end(world: &World, serving: Serving, options: &Options, mut signals: Si
         () = drain.begin_after(options.drain_grace) => {}
         () = &mut again => drain.begin(),
     }
+    // Who waits for room is no running answer: another gateway may have some.
+    world.pools.close();
     let over = async {
         if !hurried.get() {
             let _either = tokio::time::timeout(options.drain_timeout, again).await;

@@ -12,7 +12,7 @@ use arc_swap::ArcSwap;
 use proxy::serve::{Drain, Phase};
 use telemetry::Metrics;
 
-use crate::{body_memory::BodyMemory, clock::Clock, record::Observer, routes::Routes};
+use crate::{body_memory::BodyMemory, clock::Clock, pools::LivePools, record::Observer, routes::Routes};
 
 /// The process's shared state. Only [`crate::control`] writes routes and config status; only the run loop drains.
 pub struct World {
@@ -26,6 +26,8 @@ pub struct World {
     pub body_memory: Arc<BodyMemory>,
     /// Routing in force.
     pub routes: ArcSwap<Routes>,
+    /// Every pool that has requests, or may have some.
+    pub pools: LivePools,
     /// Which configuration that is, and what became of a newer one.
     pub config: ArcSwap<ConfigStatus>,
     /// Whether to send work here.

@@ -8,7 +8,8 @@ use super::{
     picking::{Gate, Unplaced},
 };
 use crate::{
-    Admitted, Basis, Decision, Dispatched, FlowControl, Freed, Permit, PickReason, QueueFull, Refusal, Request,
+    Admitted, Basis, Decision, Dispatched, Eviction, FlightId, FlowControl, Freed, Permit, PickReason, QueueFull,
+    Refusal, Request,
     fullness::Haste,
     waiting::{Held, Waiting},
 };
@@ -78,6 +79,23 @@ impl PoolDispatch {
     /// When the next wait is over.
     pub fn next_expiry(&self) -> Option<Moment> {
         self.queue.next_expiry()
+    }
+
+    /// A byte of a request's answer goes to its client: it is not ended for others any more.
+    pub fn keep(&mut self, permit: &Permit) {
+        if let Some(index) = self.flights.find(permit) {
+            self.evictable.leave(&self.flights.get(index).ask, permit);
+        }
+    }
+
+    /// The owner cannot end this request, as [`Freed::Evict`] asked.
+    pub fn forgo(&mut self, flight: FlightId) {
+        self.evictable.forgo(flight);
+    }
+
+    /// Whether requests in flight are ended for those of a higher band.
+    pub fn eviction(&self) -> Eviction {
+        self.settings.eviction
     }
 
     /// So many tokens were generated for the request so far, since this was last said. Say it before completing: with

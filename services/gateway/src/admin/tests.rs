@@ -28,7 +28,7 @@ use crate::{
     clock::Clock,
     decisions::{Decisions, Entry, Kept},
     metrics::{ModelMetrics, QueueMetrics, RetryMetrics},
-    pools::{EndpointHandle, Lease, PoolHandle},
+    pools::{Asked, EndpointHandle, Lease, LivePools, PoolHandle},
     record::Observer,
     routes::{Listed, OTHER_MODEL, Routes, Served},
     world::{ConfigError, ConfigStatus, Readiness, World},
@@ -66,6 +66,7 @@ impl Site {
             observer,
             body_memory: BodyMemory::new(1 << 20),
             routes: ArcSwap::from_pointee(Routes::none()),
+            pools: LivePools::default(),
             config: ArcSwap::from_pointee(config),
             readiness: Readiness::default(),
         });
@@ -79,7 +80,7 @@ impl Site {
     }
 
     /// Puts these endpoints in force: name and life of each.
-    fn endpoints(&self, pool: &PoolHandle, endpoints: &[(&str, u64)]) {
+    fn endpoints(&self, pool: &Arc<PoolHandle>, endpoints: &[(&str, u64)]) {
         let handle = |(name, id): &(&str, u64)| {
             let destination = Destination {
                 id: *id,
@@ -144,7 +145,7 @@ impl Site {
         (site, pool)
     }
 
-    fn report(&self, pool: &PoolHandle, id: u64, load: impl FnOnce(Moment) -> Load) {
+    fn report(&self, pool: &Arc<PoolHandle>, id: u64, load: impl FnOnce(Moment) -> Load) {
         let began = self.world.clock.now();
         pool.observe(EndpointId::new(id), Observation::Page { began, load: load(began) });
     }
@@ -154,7 +155,8 @@ impl Site {
         let decisions = &self.world.observer.decisions;
         let (shard, mut decision) = decisions.buffer();
         let request = dispatch::Request { prefix: &[7, 8], prompt_tokens: 130, ..dispatch::Request::default() };
-        let (lease, at) = pool.dispatch(&request, &mut decision).map_err(|(refusal, _)| refusal).unwrap();
+        let asked = pool.admit(&request, &dispatch::Ask::default(), &mut decision);
+        let Asked::Placed(lease, at) = asked else { panic!("{request_id} has no place") };
         let kept = decisions.keep(shard, entry(request_id, at, decision));
         (lease, kept)
     }

@@ -19,8 +19,15 @@ use proxy::{client::Clients, serve::RequestBody};
 use tower::Service;
 
 use crate::{
-    answer::Answer, metrics::Outcome, pipeline::pipeline, record::Record, rejection::Rejection, request_id,
-    stage::Request, terminal::forward::Forward, world::World,
+    answer::Answer,
+    metrics::Outcome,
+    pipeline::pipeline,
+    record::Record,
+    rejection::{DRAINING, Rejection},
+    request_id,
+    stage::Request,
+    terminal::forward::Forward,
+    world::World,
 };
 
 /// What serves the connections of one core.
@@ -94,8 +101,7 @@ impl Door {
 fn draining(mut record: Box<Record>, id: HeaderValue, head: &http::request::Parts) -> Response<Answer> {
     record.api = Api::classify(&head.method, head.uri.path(), &[]).ok();
     let dialect = record.api.map_or(Dialect::OpenAi, Api::dialect);
-    let message = "this gateway is shutting down: send the request again, it will reach another";
-    let mut response = Rejection::new(Reason::Draining, message).respond(dialect).map(Answer::whole);
+    let mut response = Rejection::new(Reason::Draining, DRAINING).respond(dialect).map(Answer::whole);
     record.status = Some(response.status().as_u16());
     record.end(Outcome::Refused(Reason::Draining));
     if head.version < http::Version::HTTP_2 {

@@ -1,6 +1,6 @@
 //! What the request path tells the dispatcher about endpoints' health, and what it tells the operator of what follows.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use dispatch::{HealthChange, NoRetry, Verdict};
 use pool::EndpointId;
@@ -43,7 +43,7 @@ impl Lease {
 
 impl PoolHandle {
     /// A request was sent twice to one endpoint: it comes out of the budget of retries.
-    pub fn charge_retry(&self) {
+    pub fn charge_retry(self: &Arc<Self>) {
         self.with(|dispatch, now| dispatch.charge_retry(now));
     }
 

@@ -1,5 +1,6 @@
 //! Forward: sends the request to the first endpoint of its list; to the next when nothing could be sent; and once more
-//! when an endpoint refused it for want of room and another has some.
+//! when an endpoint refused it for want of room and another has some. When none of its list could be sent anything, it asks
+//! for a place at the others.
 
 use std::{
     sync::Arc,
@@ -7,17 +8,19 @@ use std::{
     time::Duration,
 };
 
-use dispatch::Verdict;
+use dispatch::{Band, Verdict};
 use http::{
     HeaderValue,
     header::{AUTHORIZATION, HeaderMap},
     request::Parts,
 };
+use pool::EndpointId;
 use protocol::{
     Reason,
     headers::{BASE_MODEL_NAME, MODEL_NAME, REQUEST_ID, is_control},
 };
 use proxy::client::{AnswerBody, SendError};
+use smallvec::SmallVec;
 use tokio::time::timeout;
 use tower::Service;
 
@@ -30,7 +33,8 @@ use crate::{
     answer::{Answer, Flow},
     errors::chain,
     pipeline::Work,
-    pools::{EndpointHandle, Lease},
+    place,
+    pools::{EndpointHandle, Evicted, Lease},
     record::Record,
     rejection::{Refused, Rejection},
     stage::{Dispatched, ModelHeaders, Outgoing, Reply, Routed},
@@ -38,6 +42,9 @@ use crate::{
 
 const CLOSED: &str = "the model server closed the connection before it answered: the request is not sent again, since it \
                       may have run; try again if it may run twice";
+
+/// Lists of endpoints that a request is given at most, while none of them can be sent anything.
+const LISTS_MAX: usize = 4;
 
 /// The native terminal.
 #[derive(Clone, Copy, Debug)]
@@ -57,34 +64,69 @@ impl Service<Dispatched> for Forward {
     }
 }
 
-async fn forward(Dispatched { mut routed, lease }: Dispatched) -> Outgoing {
+async fn forward(Dispatched { mut routed, mut lease }: Dispatched) -> Outgoing {
     prepare(&mut routed.head, routed.model_headers.take(), &routed.request_id);
     let client_authorization = routed.head.headers.get(AUTHORIZATION).cloned();
+    let mut tried: SmallVec<[EndpointId; 4]> = SmallVec::new();
+    for lists_left in (0..LISTS_MAX).rev() {
+        let failed = match try_list(&mut routed, &mut lease, client_authorization.as_ref()).await {
+            Tried::Answered(response) => return Ok(answer(response, routed, lease)),
+            Tried::Refused(rejection) => return Err(rejection.of(routed.record)),
+            Tried::NothingSent(failed) => failed,
+        };
+        tried.extend_from_slice(&lease.ranked);
+        // The place goes back before another is asked for.
+        drop(lease);
+        let elsewhere = if lists_left > 0 { place::ask_again(&mut routed, &tried).await } else { Err(None) };
+        lease = match elsewhere {
+            Ok(lease) => lease,
+            Err(refused) => {
+                let rejection = refused.unwrap_or_else(|| unreachable(failed.as_ref()));
+                return Err(rejection.of(routed.record));
+            }
+        };
+    }
+    unreachable!("after the last list the request is refused")
+}
+
+/// What came of a list of endpoints.
+enum Tried {
+    /// One answered.
+    Answered(http::Response<AnswerBody>),
+    /// The request is not to be tried again.
+    Refused(Rejection),
+    /// None of them could be sent anything, the last of them for this reason; or they left.
+    NothingSent(Option<SendError>),
+}
+
+/// Tries the endpoints of a list in turn, as far as [`Tries`] goes.
+async fn try_list(routed: &mut Routed, lease: &mut Lease, authorization: Option<&HeaderValue>) -> Tried {
     let ranked = lease.ranked.clone();
     let mut tries = Tries::new(&ranked);
     let mut failed = None;
-    while let Some(endpoint) = tries.next(&lease, &routed.prefix) {
+    while let Some(endpoint) = tries.next(lease, &routed.prefix) {
         routed.record.tries += 1;
         routed.record.endpoint = Some(Arc::clone(&endpoint.name));
-        authorize(&mut routed.head.headers, &endpoint, client_authorization.as_ref());
-        match send(&routed, &endpoint).await {
-            Ok(response) => match tries.keep_for_later(response, &endpoint, &lease, &routed.prefix) {
-                None => {}
-                Some(response) => {
+        authorize(&mut routed.head.headers, &endpoint, authorization);
+        let Ok(sent) = lease.eviction.unless(send(routed, &endpoint)).await else { return evicted(lease) };
+        match sent {
+            Ok(response) => {
+                if let Some(mut response) = tries.keep_for_later(response, &endpoint, lease, &routed.prefix) {
                     tries.end().await;
-                    return Ok(answer(response, routed, lease));
+                    let kept = hold_back(routed, lease, response.body_mut()).await;
+                    return if kept.is_ok() { Tried::Answered(response) } else { evicted(lease) };
                 }
-            },
-            Err(Unsent::NoTimeLeft) => return Err(refuse(&SendError::FirstByteTimeout, &endpoint).of(routed.record)),
+            }
+            Err(Unsent::NoTimeLeft) => return Tried::Refused(refuse(&SendError::FirstByteTimeout, &endpoint)),
             Err(Unsent::Failed(error, fairness)) => {
                 if fairness == Fairness::GivenTime {
                     lease.report(verdict::of_error(&error));
                 }
                 if error.replayed() {
-                    replayed(&lease, &mut routed.record);
+                    replayed(lease, &mut routed.record);
                 }
                 if !error.nothing_sent() {
-                    return Err(refuse(&error, &endpoint).of(routed.record));
+                    return Tried::Refused(refuse(&error, &endpoint));
                 }
                 failed = Some(error);
             }
@@ -93,9 +135,31 @@ async fn forward(Dispatched { mut routed, lease }: Dispatched) -> Outgoing {
     // A refusal that could be passed on says more than that the others are gone.
     if let Some(Refusal { response, endpoint }) = tries.refusal.take() {
         routed.record.endpoint = Some(Arc::clone(&endpoint.name));
-        return Ok(answer(response, routed, lease));
+        return Tried::Answered(response);
     }
-    Err(unreachable(failed.as_ref()).of(routed.record))
+    Tried::NothingSent(failed)
+}
+
+/// Engines send the head of a stream before they have begun to work. An answer that may still be taken back is held until
+/// there is more of it than that.
+async fn hold_back(routed: &Routed, lease: &mut Lease, body: &mut AnswerBody) -> Result<(), Evicted> {
+    if !lease.eviction.is_possible() {
+        return Ok(());
+    }
+    let begun = lease.eviction.unless(body.begun());
+    match time_left(&routed.record, routed.served.route_timeout) {
+        None => begun.await?,
+        // Who reads the answer finds out that its time is over.
+        Some(left) => timeout(left, begun).await.unwrap_or(Ok(()))?,
+    }
+    lease.keep();
+    Ok(())
+}
+
+fn evicted(lease: &Lease) -> Tried {
+    lease.pool().queue.evicted();
+    let message = "requests of a higher priority needed the place: try again after the time in Retry-After";
+    Tried::Refused(Rejection::new(Reason::Evicted, message).retry_after_s(lease.pool().retry_after_s(Band::Sheddable)))
 }
 
 /// Turns the client's head into the endpoint's.

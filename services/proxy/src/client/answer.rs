@@ -3,6 +3,7 @@
 use std::{
     error::Error as StdError,
     fmt,
+    future::poll_fn,
     pin::Pin,
     task::{Context, Poll, ready},
     time::Duration,
@@ -26,7 +27,11 @@ pub struct AnswerBody {
     source: Source,
     patience: Patience,
     replayed: bool,
+    /// What came while nobody read.
+    ahead: Option<Box<Came>>,
 }
+
+type Came = Result<Frame<Bytes>, AnswerError>;
 
 /// Why a body ended before its end.
 #[derive(Debug, Error)]
@@ -67,12 +72,20 @@ impl AnswerBody {
     }
 
     fn new(source: Source, limit: Option<Duration>, replayed: bool) -> Self {
-        Self { source, patience: Patience { limit, waiting_since: None }, replayed }
+        Self { source, patience: Patience { limit, waiting_since: None }, replayed, ahead: None }
     }
 
     /// Whether the request was sent twice, the first time on a reused connection that closed without a byte.
     pub fn replayed(&self) -> bool {
         self.replayed
+    }
+
+    /// Waits until something of it has come, or it has ended. Whoever reads it then sees all of it.
+    pub async fn begun(&mut self) {
+        if self.ahead.is_none() {
+            let first = poll_fn(|cx| Pin::new(&mut *self).poll_frame(cx)).await;
+            self.ahead = first.map(Box::new);
+        }
     }
 
     fn fail(&mut self, error: AnswerError) -> Poll<Option<Result<Frame<Bytes>, AnswerError>>> {
@@ -94,6 +107,9 @@ impl Body for AnswerBody {
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, AnswerError>>> {
         let this = &mut *self;
+        if let Some(came) = this.ahead.take() {
+            return Poll::Ready(Some(*came));
+        }
         let polled = match &mut this.source {
             Source::Http1 { link: None, .. } | Source::Failed => return Poll::Ready(None),
             Source::Http1 { body, link: Some(link), .. } => poll_http1(body, link, cx),
@@ -118,19 +134,28 @@ impl Body for AnswerBody {
     }
 
     fn is_end_stream(&self) -> bool {
-        match &self.source {
-            Source::Http1 { link, .. } => link.is_none(),
-            Source::Http2(streamed) => streamed.has_ended(),
-            Source::Failed => true,
-        }
+        self.ahead.is_none()
+            && match &self.source {
+                Source::Http1 { link, .. } => link.is_none(),
+                Source::Http2(streamed) => streamed.has_ended(),
+                Source::Failed => true,
+            }
     }
 
     fn size_hint(&self) -> SizeHint {
-        match &self.source {
+        let mut hint = match &self.source {
             Source::Http1 { body, .. } => body.size_hint(),
             Source::Http2(streamed) => streamed.size_hint(),
             Source::Failed => SizeHint::default(),
+        };
+        if let Some(Ok(frame)) = self.ahead.as_deref() {
+            let bytes = frame.data_ref().map_or(0, Bytes::len) as u64;
+            if let Some(upper) = hint.upper() {
+                hint.set_upper(upper + bytes);
+            }
+            hint.set_lower(hint.lower() + bytes);
         }
+        hint
     }
 }
 

@@ -157,7 +157,8 @@ async fn a_refusal_is_a_decision_too() {
     let site = Site::new();
     let pool = site.pool("llama", Settings::default());
     let mut decision = Decision::default();
-    assert!(pool.dispatch(&dispatch::Request::default(), &mut decision).is_err());
+    let asked = pool.admit(&dispatch::Request::default(), &dispatch::Ask::default(), &mut decision);
+    assert!(matches!(asked, Asked::Refused(_)));
     let (shard, _) = site.world.observer.decisions.buffer();
     let kept = site.world.observer.decisions.keep(shard, entry("req-1", Moment::ORIGIN, decision));
     site.world.observer.decisions.complete(kept, None, 503, "no_endpoint");

@@ -39,7 +39,7 @@ use crate::{
     frontend::http::Door,
     limits::{Condition, Identity, Matching, Rule, rates},
     metrics::{ModelMetrics, QueueMetrics, RetryMetrics},
-    pools::{EndpointHandle, PoolHandle},
+    pools::{EndpointHandle, LivePools, PoolHandle},
     record::Observer,
     routes::{Listed, OTHER_MODEL, Routes, Served},
     world::{ConfigStatus, Readiness, World},
@@ -100,6 +100,7 @@ impl Site {
             observer,
             body_memory: BodyMemory::new(1 << 20),
             routes: ArcSwap::from_pointee(routes(&pools, &metrics)),
+            pools: LivePools::default(),
             config: ArcSwap::from_pointee(ConfigStatus {
                 generation: 1,
                 source: "here".into(),
