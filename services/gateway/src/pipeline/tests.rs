@@ -1,10 +1,12 @@
 //! A request may be dropped at every point where it waits: whatever it had is then given back, and it ends once.
 //!
 //! The whole stack runs in one thread against an endpoint of this process that answers well or badly, over real
-//! sockets. Time is not asked for: a request is polled when it is woken and dropped after so many polls.
+//! sockets. Time is not asked for: a request is polled when it is woken and dropped after so many polls. Where requests
+//! wait for room, it stands still until nothing else is to be done.
 
 mod endpoint;
 mod site;
+mod waiting;
 
 use std::{
     future::poll_fn,

@@ -7,7 +7,7 @@ use std::{
     net::SocketAddr,
     num::NonZeroU64,
     sync::{Arc, atomic::AtomicBool},
-    time::SystemTime,
+    time::{Duration, SystemTime},
 };
 
 use arc_swap::{ArcSwap, ArcSwapOption};
@@ -75,8 +75,17 @@ impl Write for Written {
 }
 
 impl Site {
-    /// With so many endpoints behind each model.
+    /// With so many endpoints behind each model. Nobody waits for room, so that whoever has a place knows it.
     pub(super) fn new(endpoints: usize) -> Self {
+        let mut flow = flow_control::Settings::default();
+        for band in &mut flow.bands {
+            band.max_wait = Duration::ZERO;
+        }
+        Self::with(endpoints, &Settings { flow, ..Settings::default() })
+    }
+
+    /// With so many endpoints behind each model, in pools with these settings but for pages, which nobody has.
+    pub(super) fn with(endpoints: usize, settings: &Settings) -> Self {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let (clock, metrics, written) = (Clock::start(), Metrics::default(), Written::default());
         let dropped = metrics.counter(&LOG_LINES_DROPPED, &[]);
@@ -90,7 +99,7 @@ impl Site {
             unrouted,
         });
         let pools = MODELS.map(|name| {
-            let settings = Settings { has_page: HasPage::No, ..Settings::default() };
+            let settings = Settings { has_page: HasPage::No, ..settings.clone() };
             let retries = RetryMetrics::new(&metrics, name.into());
             let queue = QueueMetrics::new(&metrics, name.into());
             PoolHandle::new(name.into(), PoolDispatch::new(settings), retries, queue, clock)
@@ -180,6 +189,16 @@ impl Site {
     pub(super) fn in_flight(&self) -> u32 {
         let endpoints = self.pools.iter().flat_map(|pool| pool.view().endpoints);
         endpoints.map(|endpoint| endpoint.in_flight.requests).sum()
+    }
+
+    /// Requests that wait for room.
+    pub(super) fn waiting(&self) -> u32 {
+        self.pools.iter().flat_map(|pool| pool.waiting()).map(|waiting| waiting.requests).sum()
+    }
+
+    /// The pool behind which endpoints listen.
+    pub(super) fn pool(&self) -> &Arc<PoolHandle> {
+        &self.pools[0]
     }
 
     /// Those of these open requests that were given a place: picked, and not over.
