@@ -14,6 +14,7 @@ mod drain;
 mod endpoint_access;
 mod forms;
 mod json_bodies;
+mod mixed_run;
 mod pains;
 mod picking;
 mod probes;

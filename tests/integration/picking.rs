@@ -118,6 +118,40 @@ fn e01_own_requests_count_between_two_reports() {
     assert!(most[0].abs_diff(most[1]) * 5 <= most[0].max(most[1]), "peaks: {most:?}");
 }
 
+/// An engine whose cache holds a few prompts, and whose numbers are those of before the burst.
+fn small_and_idle() -> MetricsPage {
+    let MetricsPage::Text(page) = MetricsPage::vllm(0, 0, 0.0) else { unreachable!("a vLLM page is a text") };
+    MetricsPage::Text(page + "vllm:cache_config_info{block_size=\"16\",num_gpu_blocks=\"128\"} 1.0\n")
+}
+
+#[test]
+fn e01_what_has_no_room_waits_in_the_gateway_and_not_in_the_engine() {
+    const CALLS: usize = 60;
+    // Four prompts of 512 tokens fill a cache of 128 blocks of 16; an engine is full with five more.
+    const MOST: usize = 4 + 5;
+    let servers = servers(2, &small_and_idle());
+    let gateway = start(&Config::new([scheduler(&servers)]).line("signals: {scrapeInterval: 1s, staleAfter: 4s}"));
+    servers.iter().for_each(|server| server.work_for(Duration::from_millis(100)));
+    let bodies = unique(CALLS, 512);
+    let waited = thread::scope(|scope| {
+        let watch = scope.spawn(|| {
+            let mut most = 0;
+            while servers.iter().map(ModelServer::served).sum::<usize>() < CALLS {
+                most = most.max(gateway.admin.pool("m1")["queue"]["standard"].as_u64().unwrap_or(0));
+            }
+            most
+        });
+        let split = shares(&gateway, &servers, &bodies, CALLS);
+        assert!(split.iter().all(|share| (CALLS * 2 / 5..=CALLS * 3 / 5).contains(share)), "{split:?}");
+        watch.join().expect("watching does not panic")
+    });
+    let most: Vec<usize> = servers.iter().map(ModelServer::inside_most).collect();
+    assert!(most.iter().all(|most| *most <= MOST), "{most:?} at a time in the engines");
+    assert!(waited > 0, "the rest waited in the gateway");
+    let waits = gateway.admin.metric("inference_gateway_queue_wait_seconds_count", &[r#"pool="m1""#]);
+    assert!(waits >= Some((CALLS - 2 * MOST) as f64 / 2.0), "{waits:?}");
+}
+
 #[test]
 fn e01_one_full_endpoint_of_four_is_not_hidden_by_the_mean() {
     let pods = servers(4, &MetricsPage::vllm(0, 0, 0.0));

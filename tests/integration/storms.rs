@@ -397,6 +397,8 @@ fn ten_thousand_clients_that_leave_at_any_moment_leave_nothing_behind() {
     {
         assert_eq!(outcomes(outcome), 0, "{by_log:?}");
     }
+    let waited = number(&gateway, "inference_gateway_queue_wait_seconds_count", &[]);
+    assert!(waited > 100, "and many waited for a place: {waited}");
     let [_, second, _, fourth] = quarters;
     assert!(fourth < second + STORM_GROWTH_BYTES_MAX, "{quarters:?}");
     for model in ["m1", "m2", "lora"] {

@@ -15,7 +15,7 @@ use crate::rig::{AT_ONCE, CHAT, CHATS, STREAM, begin, count, count_all, ended, g
 const PIPELINED: usize = 50;
 
 /// Sends these one behind the other on one connection; gives the answers in their order.
-fn pipelined(to: SocketAddr, requests: &[Vec<u8>]) -> Vec<Answer> {
+pub(crate) fn pipelined(to: SocketAddr, requests: &[Vec<u8>]) -> Vec<Answer> {
     let mut connection = Connection::open(to);
     let mut answers = Vec::with_capacity(requests.len());
     for batch in requests.chunks(PIPELINED) {
@@ -28,7 +28,7 @@ fn pipelined(to: SocketAddr, requests: &[Vec<u8>]) -> Vec<Answer> {
 }
 
 /// A metrics page, read by its own rules: each sample's name and labels, and its value. Fails when it breaks them.
-fn samples(gateway: &Gateway) -> BTreeMap<String, f64> {
+pub(crate) fn samples(gateway: &Gateway) -> BTreeMap<String, f64> {
     let page = gateway.admin.get("/metrics").text();
     let mut all = BTreeMap::new();
     for line in page.lines().filter(|line| !line.starts_with('#') && !line.is_empty()) {
