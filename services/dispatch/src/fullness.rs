@@ -22,9 +22,17 @@ use crate::{
 /// Requests that an idle engine is taken to hold when its free cache is unknown.
 const SLACK_UNKNOWN: f64 = 64.0;
 
-/// How near to full an endpoint is whose cache has just become full and that has no queue: what is above is kept for
-/// higher bands by the bands' limits.
+/// How near to full an endpoint is whose cache has just become full and that has no queue: healthy, and what is above is
+/// kept for higher bands by the bands' limits.
 const CACHE_ALONE: f64 = 0.8;
+
+/// A full cache counts more than [`CACHE_ALONE`] where fewer requests than this share of those that run still fit, and no
+/// more than [`CACHE_FITS_MIN`]; the fewer, the more. A few long requests may hold nearly all of a cache that has room for
+/// many short ones.
+const CACHE_FITS: f64 = 0.25;
+
+/// See [`CACHE_FITS`].
+const CACHE_FITS_MIN: f64 = 8.0;
 
 /// Nothing but a queue makes an endpoint full.
 const NEARLY_FULL: f64 = 0.99;
@@ -107,7 +115,7 @@ pub(crate) fn room(
     Room::Left(
         backlog
             .share(limit, slack)
-            .max(cache_share(load_now::kv_cache(&state.own, fresh, &state.load), settings.full.kv_cache))
+            .max(cache_share(state, fresh, load_now::kv_cache(&state.own, fresh, &state.load), settings.full.kv_cache))
             .max(capped),
     )
 }
@@ -181,26 +189,29 @@ fn still_queued(state: &EndpointState, reported: f64, unanswered: f64) -> f64 {
 /// the endpoint has computed since its report, at the speed seen, and will in the next moment. So it is for everybody at an
 /// endpoint that has been behind for some time.
 fn slack(state: &EndpointState, fresh: &Fresh, haste: Haste, now: Moment) -> f64 {
-    let (since, settling) = (state.own.at(Stage::Since), state.own.at(Stage::Settling));
-    let requests = since.requests + settling.requests;
-    if requests == 0 {
-        return SLACK_UNKNOWN;
-    }
-    let requests = f64::from(requests);
-    let mean = |tokens: u64| (tokens as f64 / requests).max(f64::from(BLOCK_TOKENS));
+    let Some(mean_tokens) = lately_sent_tokens(state) else { return SLACK_UNKNOWN };
     let held = state.load.cache.zip(fresh.kv_cache).map_or(SLACK_UNKNOWN, |(cache, kv_cache)| {
         let free_tokens = cache.tokens() as f64 * (1.0 - kv_cache).max(0.0);
+        let since = state.own.at(Stage::Since);
         let answered = f64::from(since.requests - since.unanswered);
-        (free_tokens / mean(since.new_tokens + settling.new_tokens) - answered).max(0.0).floor()
+        (free_tokens / mean_tokens - answered).max(0.0).floor()
     });
     let burst = haste == Haste::NowOrNever && state.caught_up_within(BURST_FOR, now);
     match (state.prefill_speed.tokens_per_s(), state.load.waiting) {
         (Some(tokens_per_s), Some(report)) if !burst => {
             let computed = (tokens_per_s * (now.since(report.at) + AHEAD).as_secs_f64()).max(BEGUN_TOKENS_MIN);
-            held.min((computed / mean(since.new_tokens + settling.new_tokens)).floor())
+            held.min((computed / mean_tokens).floor())
         }
         _ => held,
     }
+}
+
+/// Mean of what own requests of the last second take of a cache, at least a block. `None`: there were none.
+fn lately_sent_tokens(state: &EndpointState) -> Option<f64> {
+    let (since, settling) = (state.own.at(Stage::Since), state.own.at(Stage::Settling));
+    let requests = since.requests + settling.requests;
+    let tokens = (since.new_tokens + settling.new_tokens) as f64;
+    (requests > 0).then(|| (tokens / f64::from(requests)).max(f64::from(BLOCK_TOKENS)))
 }
 
 /// Prompt tokens of the requests that an endpoint has not begun. `None` when it does not say.
@@ -211,12 +222,15 @@ pub(crate) fn tokens_ahead(state: &EndpointState, fresh: &Fresh) -> Option<u64> 
     Some((backlog(state, fresh)?.all() * mean_tokens) as u64)
 }
 
-/// The cache's part in fullness: all of it up to [`CACHE_ALONE`] while it is not full, the rest above.
-fn cache_share(kv_cache: f64, full: f64) -> f64 {
+/// The cache's part in fullness: up to [`CACHE_ALONE`] while it is not full, and more the fewer requests still fit.
+fn cache_share(state: &EndpointState, fresh: &Fresh, kv_cache: f64, full: f64) -> f64 {
     if kv_cache < full {
         return kv_cache / full * CACHE_ALONE;
     }
-    let above = if full < 1.0 { (kv_cache - full) / (1.0 - full) } else { 0.0 };
+    let Some((cache, mean_tokens)) = state.load.cache.zip(lately_sent_tokens(state)) else { return CACHE_ALONE };
+    let fits = cache.tokens() as f64 * (1.0 - kv_cache).max(0.0) / mean_tokens;
+    let running = fresh.running.unwrap_or(0.0).max(f64::from(state.own.total().requests));
+    let above = 1.0 - (fits / (running * CACHE_FITS).max(CACHE_FITS_MIN)).min(1.0);
     (CACHE_ALONE + above * (1.0 - CACHE_ALONE)).min(NEARLY_FULL)
 }
 

@@ -116,6 +116,26 @@ fn the_share_in_use_never_falls_as_load_rises() {
         }
     }
     assert_eq!((share(0.0, 0.0), share(0.0, 0.4), share(0.0, 0.8), share(4.0, 0.0)), (0.0, 0.4, 0.8, 0.8));
-    assert!((share(0.0, 0.9) - 0.9).abs() < 1e-9);
-    assert_eq!(share(0.0, 1.0), NEARLY_FULL, "a full cache without a queue is healthy");
+    assert_eq!(share(0.0, 1.0), CACHE_ALONE, "a full cache without a queue is healthy");
+}
+
+#[test]
+fn a_full_cache_is_kept_for_higher_bands_when_few_more_requests_fit() {
+    let settings = Settings::default();
+    // A cache of 6,400 tokens, and one request of so many sent since the report, whose part is added.
+    let share = |running: f64, tokens: u64, kv_cache: f64| {
+        let state = endpoint(own(0, 0, 1, tokens), with_cache());
+        let fresh = Fresh { kv_cache: Some(kv_cache), ..fresh(0.0, running) };
+        room(&state, Tier::Ready, &fresh, &settings, Haste::NowOrNever, NOW).fullness()
+    };
+    let near = |seen: f64, wanted: f64| assert!((seen - wanted).abs() < 1e-6, "{seen} is not {wanted}");
+    near(share(5.0, 64, 0.79), 0.8);
+    near(share(5.0, 64, 0.9), 0.8);
+    near(share(5.0, 64, 0.95), 0.9);
+    near(share(5.0, 64, 0.97), 0.95);
+    near(share(5.0, 128, 0.96), 0.975);
+    near(share(80.0, 64, 0.89), 0.9);
+    let long_ago = endpoint(own(9, 0, 0, 600), with_cache());
+    let fresh = Fresh { kv_cache: Some(0.95), ..fresh(0.0, 9.0) };
+    near(room(&long_ago, Tier::Ready, &fresh, &settings, Haste::CanWait, NOW).fullness(), 0.8);
 }
