@@ -46,7 +46,7 @@ pub struct Options {
     #[arg(long, default_value = "512Mi", value_parser = parse_bytes, value_name = "BYTES")]
     pub body_memory: usize,
 
-    /// How long running answers may go on after SIGTERM
+    /// How long running answers may go on after SIGTERM; a second one cuts them at once
     #[arg(long, default_value = "300s", value_parser = parse_duration, value_name = "DURATION")]
     pub drain_timeout: Duration,
 
