@@ -477,6 +477,38 @@ fn an_endpoint_that_comes_serves_who_waits_and_a_reload_forgets_nobody() {
     nothing_left(&gateway);
 }
 
+#[test]
+fn a_pool_that_is_taken_out_and_comes_back_serves_who_waits_there() {
+    let (server, other, elsewhere) = (Gated::start(), Gated::start(), Peer::plain());
+    let gateway = Gateway::start(&one_at_a_time([&server], ""));
+    let mut first = occupy(&gateway, &server, "first");
+    let mut waiting = begin(&gateway, "waiting", CHAT);
+    queue_is(&gateway, "standard", 1);
+    let without = Config::new([Scheduler::new("m2", [elsewhere.address]).line("engineType: none")]);
+    gateway.apply(&without);
+    assert_eq!(ask(&gateway, "meanwhile", CHAT).code(), "model_not_found");
+    other.open();
+    gateway.apply(&one_at_a_time([&other], ""));
+    assert_eq!(waiting.answer().unwrap().status, 200, "at who is there now");
+    assert_eq!(gateway.admin.in_flight("m1"), 1, "the first is not forgotten");
+    server.open();
+    assert_eq!(first.answer().unwrap().status, 200);
+    nothing_left(&gateway);
+}
+
+#[test]
+fn a_wait_is_no_longer_than_its_route_allows() {
+    let busy = peer(|exchange: &mut Exchange| exchange.answer("429 Busy", &[("retry-after", "60")], "{}"));
+    let gateway = Gateway::start(&Config::new([scheduler([&busy]).line("routeTimeout: 500ms")]));
+    assert_eq!(ask(&gateway, "marks", CHAT).status, 429);
+    let begun = Instant::now();
+    let answer = ask(&gateway, "waits", CHAT);
+    assert_eq!(dropped(&answer).1, "expired_in_queue");
+    assert!(begun.elapsed() < Duration::from_secs(5), "not the band's ten seconds: {:?}", begun.elapsed());
+    assert_eq!(busy.seen().len(), 1);
+    nothing_left(&gateway);
+}
+
 fn ended_at(gateway: &Gateway, id: &str) -> String {
     gateway.request(id)["endpoint"].as_str().expect("an endpoint").to_owned()
 }

@@ -26,11 +26,21 @@ impl Evictable {
     }
 
     /// A request was answered, or is over.
-    pub(crate) fn leave(&mut self, ask: &Ask, permit: &Permit) {
+    pub(crate) fn leave(&mut self, ask: &Ask, flight: FlightId) {
         if ask.band() == Band::Sheddable {
-            self.in_flight.remove(&(ask.priority, Reverse(permit.id())));
-            self.pending.remove(&permit.id());
+            self.in_flight.remove(&(ask.priority, Reverse(flight)));
+            self.pending.remove(&flight);
         }
+    }
+
+    /// A request is not to be ended, as that would make no room. One that is being ended is not called back.
+    pub(crate) fn spare(&mut self, ask: &Ask, flight: FlightId) {
+        self.in_flight.remove(&(ask.priority, Reverse(flight)));
+    }
+
+    /// Whether nobody may be ended.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.in_flight.is_empty()
     }
 
     /// A request that was to be ended goes on.

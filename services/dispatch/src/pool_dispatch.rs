@@ -139,7 +139,7 @@ impl PoolDispatch {
     /// The first byte of the answer's content arrived. Not its head: streaming engines send that before any work.
     pub fn answered(&mut self, permit: &Permit, _now: Moment) {
         if let Some(index) = self.flights.find(permit) {
-            self.evictable.leave(&self.flights.get(index).ask, permit);
+            self.evictable.leave(&self.flights.get(index).ask, permit.id());
         }
         self.change(permit, |state, index, flights| {
             state.change(index, flights, |flight| flight.answered = true);
@@ -159,7 +159,7 @@ impl PoolDispatch {
     pub fn complete(&mut self, permit: Permit, now: Moment) {
         let Some(index) = self.flights.find(&permit) else { return };
         let slot = self.flights.get(index).slot;
-        self.evictable.leave(&self.flights.get(index).ask, &permit);
+        self.evictable.leave(&self.flights.get(index).ask, permit.id());
         if let Some(state) = &mut self.endpoints[slot as usize] {
             state.depart(index, &mut self.flights);
             state.ended.note(self.flights.get(index), now);

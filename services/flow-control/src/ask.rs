@@ -19,7 +19,8 @@ pub struct Ask {
     pub bytes: u64,
     /// When its client wants the first token; `None`: no goal of its own.
     pub deadline: Option<Moment>,
-    /// The latest end of its wait, for a request that has waited before; `None`: the band's longest wait from now on.
+    /// The latest end of its wait, for a request that has waited before or whose route leaves it less time; `None`: the
+    /// band's longest wait from now on.
     pub wait_until: Option<Moment>,
 }
 

@@ -7,6 +7,10 @@
 use crate::answer::Answer;
 use crate::json::Machine;
 
+/// No request takes more tokens. A larger number is a fault of the engine's, and would stand in counters, bills and
+/// quotas for ever.
+const TOKENS_MAX: u64 = 1 << 32;
+
 /// Tokens of one request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
@@ -74,12 +78,15 @@ impl Counts {
         self.combine(other, u64::saturating_add);
     }
 
-    /// None without a prompt's tokens: the rest alone would be counted against nothing.
+    /// None without a prompt's tokens: the rest alone would be counted against nothing. None, too, with a number that
+    /// cannot be true.
     pub(crate) fn usage(&self) -> Option<Usage> {
         let cache = self.cache_read.unwrap_or(0).saturating_add(self.cache_creation.unwrap_or(0));
         let prompt_tokens = self.prompt.or_else(|| self.input.map(|input| input.saturating_add(cache)))?;
         let cached_tokens = self.cached.or(self.cache_read).unwrap_or(0).min(prompt_tokens);
-        Some(Usage { prompt_tokens, cached_tokens, completion_tokens: self.completion.unwrap_or(0) })
+        let completion_tokens = self.completion.unwrap_or(0);
+        let is_possible = prompt_tokens.max(completion_tokens) <= TOKENS_MAX;
+        is_possible.then_some(Usage { prompt_tokens, cached_tokens, completion_tokens })
     }
 
     fn combine(&mut self, other: Self, with: impl Fn(u64, u64) -> u64) {

@@ -84,7 +84,7 @@ impl PoolDispatch {
     /// A byte of a request's answer goes to its client: it is not ended for others any more.
     pub fn keep(&mut self, permit: &Permit) {
         if let Some(index) = self.flights.find(permit) {
-            self.evictable.leave(&self.flights.get(index).ask, permit);
+            self.evictable.leave(&self.flights.get(index).ask, permit.id());
         }
     }
 

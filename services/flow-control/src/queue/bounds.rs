@@ -52,7 +52,8 @@ impl<T> Queue<T> {
         if ask.bytes > settings.queued_bytes_max {
             return Err(QueueFull::TooLarge);
         }
-        if self.is_too_slow(ask, settings.max_wait, now) {
+        let longest_wait = ask.wait_until.map_or(settings.max_wait, |until| settings.max_wait.min(until.since(now)));
+        if self.is_too_slow(ask, longest_wait, now) {
             return Err(QueueFull::TooSlow);
         }
         let room = Room::of(self.bands[ask.band().index()].totals.all(), ask, settings);
@@ -64,14 +65,14 @@ impl<T> Queue<T> {
 
     /// Whether the wait is certain to be too long, at the speed of a whole window in which someone waited all the time:
     /// before, the speed may only show that little was asked for.
-    fn is_too_slow(&self, ask: &Ask, max_wait: Duration, now: Moment) -> bool {
+    fn is_too_slow(&self, ask: &Ask, longest_wait: Duration, now: Moment) -> bool {
         let band = &self.bands[ask.band().index()];
         let measured = band.backlog_since.is_some_and(|since| now.since(since) >= Duration::from_secs(WINDOW_S));
         if !measured {
             return false;
         }
         let rate_per_s = band.rate.per_s(now);
-        rate_per_s > 0.0 && self.certainly_ahead(ask) as f64 > CERTAIN * max_wait.as_secs_f64() * rate_per_s
+        rate_per_s > 0.0 && self.certainly_ahead(ask) as f64 > CERTAIN * longest_wait.as_secs_f64() * rate_per_s
     }
 
     /// Requests of its band that certainly go before it if it joins now.

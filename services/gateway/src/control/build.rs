@@ -114,7 +114,10 @@ impl Plan {
         world: &World,
         existing: &BTreeMap<String, Arc<PoolHandle>>,
     ) -> Arc<PoolHandle> {
-        let pool = existing.get(name).cloned().unwrap_or_else(|| {
+        // One that was taken out and comes back while requests still wait or run there is the same: else they would be
+        // forgotten, and their places given out twice.
+        let known = existing.get(name).cloned().or_else(|| world.pools.find(name));
+        let pool = known.unwrap_or_else(|| {
             let retries = RetryMetrics::new(&world.metrics, name.into());
             let queue = QueueMetrics::new(&world.metrics, name.into());
             PoolHandle::new(name.into(), PoolDispatch::new(settings.clone()), retries, queue, world.clock)

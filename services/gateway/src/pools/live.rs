@@ -29,6 +29,11 @@ impl LivePools {
         pools.push(Arc::downgrade(pool));
     }
 
+    /// The pool of this name that somebody still holds; the newest if there are several.
+    pub fn find(&self, name: &str) -> Option<Arc<PoolHandle>> {
+        self.0.lock().iter().rev().filter_map(Weak::upgrade).find(|pool| *pool.name == *name)
+    }
+
     /// Hands out room that time alone has made, for as long as the process lives.
     pub async fn pump(&self) {
         let mut due = interval(LOOK_EVERY);

@@ -107,3 +107,15 @@ proptest! {
         prop_assert_eq!(check_every_split(answer.as_bytes()), usage(u64::from(prompt), 0, 0));
     }
 }
+
+#[test]
+fn numbers_that_no_request_could_take_are_no_usage() {
+    let answer = |prompt: f64, completion: f64| {
+        json!({"usage": {"prompt_tokens": prompt, "completion_tokens": completion}}).to_string()
+    };
+    for (prompt, completion) in [(1e30, 1.0), (1.0, 1e30), (f64::from(u32::MAX) * 2.0, 1.0)] {
+        assert_eq!(read(&[answer(prompt, completion).as_bytes()]), None, "{prompt} {completion}");
+    }
+    let largest = json!({"usage": {"prompt_tokens": TOKENS_MAX, "completion_tokens": TOKENS_MAX}}).to_string();
+    assert_eq!(read(&[largest.as_bytes()]), usage(TOKENS_MAX, 0, TOKENS_MAX));
+}

@@ -390,6 +390,30 @@ fn a_sheddable_request_is_ended_for_a_higher_one_before_its_first_byte() {
 }
 
 #[test]
+fn nobody_is_ended_at_an_endpoint_that_takes_no_new_work() {
+    for standing in [None, Some(Standing::Draining)] {
+        let mut rig = capped(2, 1, |settings| settings.eviction = Eviction::BeforeFirstByte);
+        let low = [rig.place(rank(-1)), rig.place(rank(-1))];
+        let [stays, leaves] = low.each_ref().map(|permit| usize::from(rig.pool.endpoint_of(permit) == Some(id(1))));
+        let mut members: Vec<_> = [stays, leaves].map(member).into();
+        match standing {
+            Some(standing) => members[1].standing = standing,
+            None => drop(members.pop()),
+        }
+        rig.pool.set_endpoints(&members, rig.now);
+        let first = rig.wait(rank(0));
+        let second = rig.wait(rank(0));
+        assert_eq!(rig.evictions(), [low[0].id()], "the newer one makes no room");
+        let [stays, leaves] = low;
+        rig.complete(leaves);
+        assert_eq!(rig.release(), []);
+        rig.complete(stays);
+        assert_eq!(rig.release(), [first]);
+        assert!(rig.pool.withdraw(second));
+    }
+}
+
+#[test]
 fn nobody_is_ended_for_a_sheddable_one_or_without_being_asked_to() {
     let sheddable_waits = |settings: &mut Settings| {
         settings.flow.bands[Band::Sheddable.index()].max_wait = ms(1_000);

@@ -121,6 +121,9 @@ fn a_wait_that_is_certain_to_be_too_long_is_not_begun() {
     assert_eq!(refused(&mut queue, of(0), now), Some(QueueFull::TooSlow), "all of 200 are before it, at 2 a second");
     assert_eq!(refused(&mut queue, of(77), now), None, "a new flow has its turn after ten others: in five seconds");
     assert_eq!(refused(&mut queue, Ask { priority: 1, ..of(0) }, now), None, "nobody waits in the higher band");
+    assert_eq!(refused(&mut queue, of(3), now), None, "20 are before it, and it may wait for 10 s");
+    let in_haste = Ask { wait_until: Some(now + Duration::from_secs(5)), ..of(3) };
+    assert_eq!(refused(&mut queue, in_haste, now), Some(QueueFull::TooSlow), "it may not wait that long");
 }
 
 #[test]

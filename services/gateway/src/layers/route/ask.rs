@@ -24,7 +24,8 @@ pub(super) fn ask(headers: &HeaderMap, served: &Served, body_bytes: u64, started
         flow: said(headers, &FAIRNESS_ID).map(|key| Flow(xxh3_64(key))).unwrap_or_default(),
         bytes: body_bytes,
         deadline: said(headers, &SLO_TTFT_MS).and_then(milliseconds).map(|slo| started + slo.min(SLO_TTFT_MAX)),
-        wait_until: None,
+        // Time that its route does not leave it is not worth waiting for.
+        wait_until: served.route_timeout.map(|limit| started + limit),
     }
 }
 
