@@ -134,12 +134,6 @@ impl Flights {
         &mut self.entries[index as usize].flight
     }
 
-    /// All that are open.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (FlightId, &Flight)> {
-        let open = self.entries.iter().filter(|entry| entry.serial != 0);
-        open.map(|entry| (FlightId(entry.serial), &entry.flight))
-    }
-
     pub(crate) fn close(&mut self, index: u32) {
         let entry = &mut self.entries[index as usize];
         entry.serial = 0;

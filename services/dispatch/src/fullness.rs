@@ -106,9 +106,7 @@ pub(crate) fn room(
         return Room::Left(capped);
     };
     let slack = slack(state, fresh, haste, now);
-    let kv_cache = fresh.kv_cache.unwrap_or(0.0);
-    let cache_is_full = kv_cache >= settings.full.kv_cache;
-    let limit = if cache_is_full { 1.0 } else { waiting_max(state, settings) };
+    let limit = waiting_limit(state, fresh, settings);
     if backlog.beyond(slack) >= limit {
         return Room::None(Rejected::Full);
     }
@@ -118,6 +116,36 @@ pub(crate) fn room(
             .max(cache_share(state, fresh, load_now::kv_cache(&state.own, fresh, &state.load), settings.full.kv_cache))
             .max(capped),
     )
+}
+
+/// How many requests must end before an endpoint has room: 0 if it has, `None` where it is no matter of load.
+pub(crate) fn lacking(
+    state: &EndpointState,
+    tier: Tier,
+    fresh: &Fresh,
+    settings: &Settings,
+    haste: Haste,
+    now: Moment,
+) -> Option<f64> {
+    let beyond = |load: f64, limit: f64| (load - limit).max(0.0) + 1.0;
+    match room(state, tier, fresh, settings, haste, now) {
+        Room::Left(_) => Some(0.0),
+        Room::None(Rejected::AtCap) => {
+            let cap = settings.max_in_flight_per_endpoint?;
+            Some(beyond(state.own.total().requests.into(), cap.get().into()))
+        }
+        Room::None(Rejected::Full) => {
+            let waiting = backlog(state, fresh)?.beyond(slack(state, fresh, haste, now));
+            Some(beyond(waiting, waiting_limit(state, fresh, settings)))
+        }
+        Room::None(_) => None,
+    }
+}
+
+/// Requests waiting that make an endpoint full, when its cache is as it is.
+fn waiting_limit(state: &EndpointState, fresh: &Fresh, settings: &Settings) -> f64 {
+    let cache_is_full = fresh.kv_cache.unwrap_or(0.0) >= settings.full.kv_cache;
+    if cache_is_full { 1.0 } else { waiting_max(state, settings) }
 }
 
 /// Requests waiting that make an endpoint full.

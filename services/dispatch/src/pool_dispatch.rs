@@ -127,6 +127,7 @@ impl PoolDispatch {
             from.depart(index, &mut self.flights);
         }
         let flight = self.flights.get_mut(index);
+        self.evictable.pass_on(from_slot, to_slot, &flight.ask, permit);
         flight.slot = to_slot;
         flight.dispatched_at = now;
         flight.uncached_tokens = flight.prompt_tokens - picking::cached_tokens(held, flight.prompt_tokens);
@@ -138,9 +139,7 @@ impl PoolDispatch {
 
     /// The first byte of the answer's content arrived. Not its head: streaming engines send that before any work.
     pub fn answered(&mut self, permit: &Permit, _now: Moment) {
-        if let Some(index) = self.flights.find(permit) {
-            self.evictable.leave(&self.flights.get(index).ask, permit.id());
-        }
+        self.keep(permit);
         self.change(permit, |state, index, flights| {
             state.change(index, flights, |flight| flight.answered = true);
             if let Some(name) = flights.get(index).adapter.as_deref() {
@@ -159,7 +158,7 @@ impl PoolDispatch {
     pub fn complete(&mut self, permit: Permit, now: Moment) {
         let Some(index) = self.flights.find(&permit) else { return };
         let slot = self.flights.get(index).slot;
-        self.evictable.leave(&self.flights.get(index).ask, permit.id());
+        self.evictable.end(slot, &self.flights.get(index).ask, &permit);
         if let Some(state) = &mut self.endpoints[slot as usize] {
             state.depart(index, &mut self.flights);
             state.ended.note(self.flights.get(index), now);

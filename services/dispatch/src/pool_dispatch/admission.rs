@@ -84,7 +84,8 @@ impl PoolDispatch {
     /// A byte of a request's answer goes to its client: it is not ended for others any more.
     pub fn keep(&mut self, permit: &Permit) {
         if let Some(index) = self.flights.find(permit) {
-            self.evictable.leave(&self.flights.get(index).ask, permit.id());
+            let flight = self.flights.get(index);
+            self.evictable.keep(flight.slot, &flight.ask, permit);
         }
     }
 
@@ -138,6 +139,7 @@ impl PoolDispatch {
         if ask.wait_until.is_some_and(|until| until <= now) {
             return Admitted::Refused(Refusal::Expired);
         }
+        self.evictable.joins(self.waiting_above_sheddable());
         match self.queue.join(ask, request.choice(), || Held::of(request), now) {
             Ok(joined) => {
                 freed.extend(

@@ -44,22 +44,8 @@ impl PoolDispatch {
             reconciled.joined += usize::from(known.is_none());
         }
         reconciled.reinstated = self.reinstate_beyond_half();
-        self.spare_at_closed();
         self.index.tidy();
         reconciled
-    }
-
-    /// Nobody is ended at an endpoint that takes no new work: it would make room for no one.
-    fn spare_at_closed(&mut self) {
-        if self.evictable.is_empty() {
-            return;
-        }
-        for (id, flight) in self.flights.iter() {
-            let state = self.endpoints[flight.slot as usize].as_ref();
-            if state.is_none_or(|state| state.presence != Presence::Serving) {
-                self.evictable.spare(&flight.ask, id);
-            }
-        }
     }
 
     /// Forgets an endpoint that has left and has nothing in flight any more.

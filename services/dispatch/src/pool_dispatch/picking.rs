@@ -283,7 +283,7 @@ impl PoolDispatch {
             ask: *ask,
         });
         self.retry_budget.request(now);
-        self.evictable.board(ask, &permit);
+        self.evictable.board(slot, ask, &permit);
         let index = self.flights.find(&permit).expect("the flight was just opened");
         self.place(index, request.adapter, request.prefix, held);
         Dispatched { permit, ranked: decision.picked.clone(), cached_tokens, uncached_tokens }

@@ -5,8 +5,18 @@ use std::mem;
 use flow_control::{Ask, Band, Choice, Left, Look, Queue};
 use pool::Moment;
 
-use super::{PoolDispatch, picking::Gate};
-use crate::{Decision, Dispatched, Eviction, Freed, More, Request, fullness::Haste, waiting::Held};
+use super::{
+    PoolDispatch,
+    picking::{Gate, not_for},
+};
+use crate::{
+    Decision, Dispatched, Eviction, FlightId, Freed, More, Request,
+    endpoint_state::EndpointState,
+    fullness::{self, Haste},
+    horizon::Horizon,
+    load_now::Fresh,
+    waiting::Held,
+};
 
 /// Requests that one call places or refuses, at most: others want the pool's lock, too.
 const RELEASED_MAX: usize = 32;
@@ -38,11 +48,34 @@ impl PoolDispatch {
             Eviction::Never => return,
             Eviction::BeforeFirstByte => {}
         }
-        let wanted = (self.waiting(Band::Critical) + self.waiting(Band::Standard)) as usize;
-        // Without an endpoint, nobody's end makes room.
-        if wanted > 0 && self.least_fullness(&Request::default(), Haste::CanWait, now).is_some() {
-            freed.extend(std::iter::from_fn(|| self.evictable.next(wanted)).map(|flight| Freed::Evict { flight }));
+        let waiting = self.waiting_above_sheddable();
+        while self.evictable.may_end(waiting) {
+            let Some(flight) = self.victim(now) else { return };
+            freed.push(Freed::Evict { flight });
         }
+    }
+
+    /// Of the lowest priority, the newest at the endpoint that is nearest to having room: spread over many, the same
+    /// number of ends might make none.
+    fn victim(&mut self, now: Moment) -> Option<FlightId> {
+        let horizon = Horizon::new(&self.settings, now);
+        let serves = |state: &&EndpointState| not_for(&Request::default(), state, now).is_none();
+        let best = self.endpoints.iter().flatten().filter(serves).map(|state| state.tier(&horizon)).min()?;
+        let candidates = self.evictable.turns().filter_map(|(slot, (priority, newest))| {
+            let state = self.endpoints[slot as usize].as_ref().filter(serves)?;
+            let tier = Some(state.tier(&horizon)).filter(|&tier| tier == best)?;
+            let fresh = Fresh::of(&state.load, &horizon);
+            let lacking = fullness::lacking(state, tier, &fresh, &self.settings, Haste::CanWait, now)?;
+            Some((slot, priority, lacking, newest))
+        });
+        let (slot, ..) = candidates
+            .min_by(|one, other| one.1.cmp(&other.1).then(one.2.total_cmp(&other.2)).then(one.3.cmp(&other.3)))?;
+        self.evictable.take(slot)
+    }
+
+    /// Requests that wait and may have others ended for them.
+    pub(super) fn waiting_above_sheddable(&self) -> usize {
+        (self.waiting(Band::Critical) + self.waiting(Band::Standard)) as usize
     }
 
     fn refuse_expired(&mut self, now: Moment) -> Option<Freed> {
@@ -57,6 +90,7 @@ impl PoolDispatch {
         self.queue = queue;
         let (left, (dispatched, decision)) = found?;
         self.placed(&left.ask, &dispatched, now);
+        self.evictable.used(&left.ask);
         Some(Freed::Placed { ticket: left.ticket, dispatched, decision })
     }
 

@@ -3,6 +3,7 @@
 mod accounting;
 mod affinity;
 mod burst;
+mod eviction;
 mod freshness;
 mod health;
 mod interleaving;

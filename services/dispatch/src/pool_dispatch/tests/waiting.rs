@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 use proptest::prelude::*;
 
 use super::*;
-use crate::{Band, Eviction, Flow, FlowControl, HasPage, More, PickReason, QueueFull, Rejected, Ticket, Waiting};
+use crate::{Band, Flow, FlowControl, HasPage, More, PickReason, QueueFull, Rejected, Ticket, Waiting};
 
 /// Endpoints that hold so many of our requests, and say nothing.
 pub(super) fn capped(n: usize, cap: u32, change: impl FnOnce(&mut Settings)) -> Rig {
@@ -22,11 +22,11 @@ pub(super) fn capped(n: usize, cap: u32, change: impl FnOnce(&mut Settings)) -> 
     rig
 }
 
-fn rank(priority: i32) -> Ask {
+pub(super) fn rank(priority: i32) -> Ask {
     Ask { priority, bytes: 1_000, ..Ask::default() }
 }
 
-fn waits(admitted: Admitted) -> Waiting {
+pub(super) fn waits(admitted: Admitted) -> Waiting {
     match admitted {
         Admitted::Waiting(waiting) => waiting,
         Admitted::Placed(_) | Admitted::Refused(_) => panic!("{admitted:?}"),
@@ -41,7 +41,7 @@ fn refused(admitted: Admitted) -> Refusal {
 }
 
 impl Rig {
-    fn place(&mut self, ask: Ask) -> Permit {
+    pub(super) fn place(&mut self, ask: Ask) -> Permit {
         match self.ask(ask, Request::default()) {
             Admitted::Placed(dispatched) => dispatched.permit,
             other @ (Admitted::Waiting(_) | Admitted::Refused(_)) => panic!("{other:?}"),
@@ -49,7 +49,7 @@ impl Rig {
     }
 
     /// Places one that stays in flight.
-    fn occupy(&mut self, ask: Ask) {
+    pub(super) fn occupy(&mut self, ask: Ask) {
         let permit = self.place(ask);
         self.held.push(permit);
     }
@@ -60,12 +60,12 @@ impl Rig {
         self.complete(permit);
     }
 
-    fn wait(&mut self, ask: Ask) -> Ticket {
+    pub(super) fn wait(&mut self, ask: Ask) -> Ticket {
         waits(self.ask(ask, Request::default())).ticket
     }
 
     /// Hands out what room there is. The tickets of those placed; the rest stays in `freed`.
-    fn release(&mut self) -> Vec<Ticket> {
+    pub(super) fn release(&mut self) -> Vec<Ticket> {
         while self.pool.release(self.now, &mut self.freed) == More::Perhaps {}
         let mut placed = Vec::new();
         for freed in std::mem::take(&mut self.freed) {
@@ -87,14 +87,6 @@ impl Rig {
             Freed::Placed { .. } | Freed::Evict { .. } => None,
         };
         self.freed.drain(..).filter_map(refusal).collect()
-    }
-
-    fn evictions(&mut self) -> Vec<crate::FlightId> {
-        let evicted = |freed| match freed {
-            Freed::Evict { flight } => Some(flight),
-            Freed::Placed { .. } | Freed::Refused { .. } => None,
-        };
-        self.freed.drain(..).filter_map(evicted).collect()
     }
 }
 
@@ -183,6 +175,8 @@ fn the_lowest_band_is_shed_and_others_wait_within_bounds() {
 
 #[test]
 fn f01_no_endpoint_is_refused_at_once_and_whoever_waits_goes_on_waiting() {
+    let mut nobody = capped(0, 1, |_| {});
+    assert_eq!(refused(nobody.ask(rank(0), Request::default())), Refusal::NoEndpoint, "nobody waits for it");
     let mut rig = capped(1, 1, |_| {});
     rig.occupy(rank(0));
     let waiting = waits(rig.ask(rank(0), Request::default()));
@@ -246,16 +240,26 @@ fn f05_who_left_while_waiting_is_never_sent() {
 
 #[test]
 fn f08_a_live_request_is_counted_until_it_ends_however_long() {
-    let mut rig = capped(1, 1, |settings| settings.flow.bands[Band::Standard.index()].max_wait = ms(1_000_000));
-    let permit = rig.place(rank(0));
+    let days = ms(3 * 24 * 3_600_000);
+    let mut rig = capped(2, 1, |settings| settings.flow.bands[Band::Standard.index()].max_wait = days);
+    // One has not had a byte of its answer, one has begun; neither is heard of for two days.
+    let (silent, begun) = (rig.place(rank(0)), rig.place(rank(0)));
+    rig.pool.answered(&begun, rig.now);
+    rig.pool.prefilled(&begun, rig.now);
     let ticket = rig.wait(rank(0));
-    for _ in 0..400 {
-        rig.pass(ms(1_000));
-        rig.observe(0, Observation::Healthy { began: rig.now });
+    for _ in 0..2 * 24 * 60 {
+        rig.pass(ms(60_000));
+        for number in 0..2 {
+            rig.observe(number, Observation::Healthy { began: rig.now });
+        }
         assert_eq!(rig.release(), []);
+        assert_eq!(rig.in_flight(), [1, 1]);
     }
-    rig.complete(permit);
+    rig.complete(silent);
     assert_eq!(rig.release(), [ticket]);
+    rig.complete(begun);
+    rig.complete_last();
+    assert_eq!(rig.in_flight(), [0, 0]);
 }
 
 #[test]
@@ -362,73 +366,6 @@ fn what_a_flow_was_served_decides_its_turn() {
     assert_eq!(rig.release(), [a]);
     rig.complete_last();
     assert_eq!(rig.release(), [c]);
-}
-
-#[test]
-fn a_sheddable_request_is_ended_for_a_higher_one_before_its_first_byte() {
-    let mut rig = capped(1, 4, |settings| settings.eviction = Eviction::BeforeFirstByte);
-    let low: Vec<_> = [-1, -3, -1, -3].map(|priority| rig.place(rank(priority))).into();
-    let names: Vec<_> = low.iter().map(Permit::id).collect();
-    rig.pool.answered(&low[1], rig.now);
-    let first = rig.wait(rank(0));
-    assert_eq!(rig.evictions(), [names[3]], "lowest priority, newest, unanswered");
-    assert_eq!(rig.release(), [], "its place is not free yet");
-    assert_eq!(rig.evictions(), []);
-    let second = rig.wait(rank(1));
-    let third = rig.wait(rank(0));
-    assert_eq!(rig.evictions(), [names[2]], "two at a time");
-    let mut low = low.into_iter();
-    let (a, _b, c, d) = (low.next().unwrap(), low.next(), low.next().unwrap(), low.next().unwrap());
-    rig.complete(d);
-    assert_eq!(rig.release(), [second], "the higher band gets the place, whoever it was made for");
-    assert_eq!(rig.evictions(), [names[0]]);
-    rig.pool.answered(&a, rig.now);
-    rig.complete(c);
-    assert_eq!(rig.release(), [first]);
-    assert_eq!(rig.evictions(), [], "nobody is left who may be ended");
-    assert!(rig.pool.withdraw(third));
-}
-
-#[test]
-fn nobody_is_ended_at_an_endpoint_that_takes_no_new_work() {
-    for standing in [None, Some(Standing::Draining)] {
-        let mut rig = capped(2, 1, |settings| settings.eviction = Eviction::BeforeFirstByte);
-        let low = [rig.place(rank(-1)), rig.place(rank(-1))];
-        let [stays, leaves] = low.each_ref().map(|permit| usize::from(rig.pool.endpoint_of(permit) == Some(id(1))));
-        let mut members: Vec<_> = [stays, leaves].map(member).into();
-        match standing {
-            Some(standing) => members[1].standing = standing,
-            None => drop(members.pop()),
-        }
-        rig.pool.set_endpoints(&members, rig.now);
-        let first = rig.wait(rank(0));
-        let second = rig.wait(rank(0));
-        assert_eq!(rig.evictions(), [low[0].id()], "the newer one makes no room");
-        let [stays, leaves] = low;
-        rig.complete(leaves);
-        assert_eq!(rig.release(), []);
-        rig.complete(stays);
-        assert_eq!(rig.release(), [first]);
-        assert!(rig.pool.withdraw(second));
-    }
-}
-
-#[test]
-fn nobody_is_ended_for_a_sheddable_one_or_without_being_asked_to() {
-    let sheddable_waits = |settings: &mut Settings| {
-        settings.flow.bands[Band::Sheddable.index()].max_wait = ms(1_000);
-    };
-    let mut rig = capped(1, 1, |settings| {
-        sheddable_waits(settings);
-        settings.eviction = Eviction::BeforeFirstByte;
-    });
-    rig.occupy(rank(-2));
-    let _ = rig.wait(rank(-1));
-    assert_eq!(rig.evictions(), []);
-    let mut rig = capped(1, 1, sheddable_waits);
-    rig.occupy(rank(-2));
-    let _ = rig.wait(rank(1));
-    assert_eq!(rig.evictions(), []);
 }
 
 #[test]
