@@ -64,6 +64,22 @@ impl Gated {
         Self { peer, gate }
     }
 
+    /// One that says the first word of its answer at once, and the rest as its gate lets it.
+    fn streams() -> Self {
+        let gate = Arc::new(Gate::default());
+        let peer = peer({
+            let gate = Arc::clone(&gate);
+            move |exchange: &mut Exchange| {
+                exchange.begin_stream();
+                exchange.token("a");
+                gate.pass();
+                exchange.event("[DONE]");
+                exchange.end_chunks()
+            }
+        });
+        Self { peer, gate }
+    }
+
     /// Lets so many requests through, now or when they come.
     fn let_pass(&self, count: usize) {
         self.gate.state.lock().expect(QUIET).passes += count;
@@ -173,9 +189,15 @@ fn f01_without_an_endpoint_it_is_503_and_with_one_it_serves() {
         assert!(retry_after_s(answer) >= 1);
     }
     assert_eq!((count(&gateway, "no_endpoint"), count_all(&gateway)), (20, 20));
+    assert_eq!(waits_so_far(&gateway), 0, "nobody waits for what is not there");
     let peer = Peer::plain();
     gateway.apply(&Config::new([scheduler([&peer])]));
     soon("the next call is served", || ask_any(&gateway).status == 200);
+}
+
+/// Requests that have waited, however that ended.
+fn waits_so_far(gateway: &Gateway) -> u64 {
+    number(gateway, "inference_gateway_queue_wait_seconds_count", &[r#"pool="m1""#])
 }
 
 fn ask_any(gateway: &Gateway) -> Answer {
@@ -189,7 +211,7 @@ fn ask_any(gateway: &Gateway) -> Answer {
 #[test]
 fn f02_a_pool_whose_endpoints_all_went_is_one_outcome_whether_one_waited_or_not() {
     let server = Gated::start();
-    let settings = "bands: {standard: {maxWait: 1s}}";
+    let settings = "bands: {standard: {maxWait: 3s}}";
     let gateway = Gateway::start(&one_at_a_time([&server], settings));
     let mut first = occupy(&gateway, &server, "first");
     let mut waiting = begin(&gateway, "waiting", CHAT);
@@ -199,12 +221,13 @@ fn f02_a_pool_whose_endpoints_all_went_is_one_outcome_whether_one_waited_or_not(
     let at_once = ask(&gateway, "at-once", CHAT);
     let expected = (503, "no_endpoint".to_owned(), Some("no_endpoint"), Some("rejected-no-endpoints"));
     assert_eq!(dropped(&at_once), expected);
+    assert_eq!(waits_so_far(&gateway), 0, "it did not wait, though another does");
     let waited = waiting.answer().unwrap();
     assert_eq!(dropped(&waited), expected);
     for id in ["at-once", "waiting"] {
         assert_eq!(gateway.request(id)["outcome"], "no_endpoint");
     }
-    assert_eq!(count(&gateway, "no_endpoint"), 2);
+    assert_eq!((count(&gateway, "no_endpoint"), waits_so_far(&gateway)), (2, 1));
     server.open();
     assert_eq!(first.answer().unwrap().status, 200, "what was there is finished");
     nothing_left(&gateway);
@@ -250,7 +273,8 @@ fn f03_waits_that_end_in_time_outs_and_abandoned_requests_are_never_a_server_err
 #[test]
 fn f04_the_bytes_that_wait_are_bounded_and_end_at_zero() {
     let server = Gated::start();
-    let settings = "bands: {standard: {maxQueuedBytes: 1Mi}}";
+    // A wait far longer than the test: nothing leaves the queue because its time is over.
+    let settings = "bands: {standard: {maxQueuedBytes: 1Mi, maxWait: 10m}}";
     let gateway = Gateway::start(&one_at_a_time([&server], settings));
     let body =
         format!(r#"{{"model":"m1","messages":[{{"role":"user","content":"{}"}}]}}"#, "a".repeat(100 * 1024 - 58));
@@ -323,25 +347,33 @@ fn f05_a_request_whose_client_left_while_it_waited_never_reaches_an_endpoint() {
     nothing_left(&gateway);
 }
 
-/// F08: nothing forgets a request that is silent, so nobody is let in beside it.
+/// F08: nothing forgets a request that is silent, before its answer or within it, so nobody is let in beside it.
 #[test]
 fn f08_a_silent_request_keeps_its_place_for_as_long_as_it_lives() {
-    let server = Gated::start();
-    let config = |wait: &str| one_at_a_time([&server], &format!("bands: {{standard: {{maxWait: {wait}}}}}"));
-    // Longer than everything in the gateway that looks for what is old: reports, marks, sweeps of series.
+    let (server, streams) = (Gated::start(), Gated::streams());
+    // All that looks for what is old does so far more often than in life, and longer than 10 s nothing in the gateway that
+    // is not a limit on silence waits: reports, marks, sweeps of series.
     let silent_for = Duration::from_secs(13);
-    let gateway = Gateway::start(&config("60s").line("signals: {staleAfter: 500ms}"));
-    let mut first = occupy(&gateway, &server, "first");
-    let mut second = begin(&gateway, "second", CHAT);
+    let config = one_at_a_time([&server, &streams], "bands: {standard: {maxWait: 10m}}");
+    let gateway = Gateway::start(&config.line("signals: {staleAfter: 500ms}"));
+    let mut open = vec![begin(&gateway, "first", STREAM), begin(&gateway, "second", STREAM)];
+    soon("both places are taken", || (server.served(), streams.served()) == (1, 1));
+    open.push(begin(&gateway, "third", CHAT));
     queue_is(&gateway, "standard", 1);
     let started = Instant::now();
-    eventually("it is silent for long", silent_for * 2, || {
-        assert_eq!((server.served(), gateway.admin.in_flight("m1"), queue(&gateway, "standard")), (1, 1, 1));
+    eventually("they are silent for long", silent_for * 2, || {
+        assert_eq!((server.served(), streams.served(), gateway.admin.in_flight("m1")), (1, 1, 2));
+        assert_eq!(queue(&gateway, "standard"), 1);
         (started.elapsed() > silent_for).then_some(())
     });
     server.open();
-    assert_eq!((first.answer().unwrap().status, second.answer().unwrap().status), (200, 200));
-    assert_eq!(server.gate.inside_most.load(Ordering::Acquire), 1);
+    streams.open();
+    for connection in &mut open {
+        assert_eq!(connection.answer().unwrap().status, 200);
+    }
+    for gated in [&server, &streams] {
+        assert_eq!(gated.gate.inside_most.load(Ordering::Acquire), 1);
+    }
     nothing_left(&gateway);
 }
 

@@ -487,3 +487,36 @@ fn j12_a_stream_that_breaks_off_keeps_its_form_though_something_is_hidden() {
         assert_eq!(line["prompt_tokens"].as_u64(), (cut == "behind").then_some(9), "{cut}: {line}");
     }
 }
+
+#[test]
+fn who_waits_in_the_queue_is_counted_as_open() {
+    let (peer, has_come, go) = held();
+    let limit = "{name: one, key: {header: x-team}, concurrentRequests: 1, requestsPerMinute: 3}";
+    let config = limited(&peer, limit).line("flowControl: {maxInFlightPerEndpoint: 1}");
+    let gateway = Gateway::start(&config);
+    let waiting = || number(&gateway, "inference_gateway_queue_depth", &[]);
+    let mut first = begin(&gateway, "first", &[("x-team", "red")], CHAT);
+    has_come.recv().unwrap();
+    let mut second = begin(&gateway, "second", &[("x-team", "blue")], CHAT);
+    soon("it waits", || waiting() == 1);
+    assert_eq!(open(&gateway), 2, "it holds its quota while it waits");
+    let beyond = ask(&gateway, "beyond", &[("x-team", "blue")], CHAT);
+    refused(&beyond, "limit `one` allows 1 requests at a time");
+    assert_eq!(told(&beyond, "x-ratelimit-remaining-requests"), 2, "a refused request costs nothing");
+    assert_eq!((waiting(), open(&gateway)), (1, 2), "who is beyond a quota does not wait");
+    // Who leaves the queue gives the place back, and nothing else: the request was made.
+    let green = [("x-team", "green")];
+    let left = begin(&gateway, "left", &green, CHAT);
+    soon("two wait", || waiting() == 2);
+    drop(left);
+    soon("it has left", || (waiting(), open(&gateway)) == (1, 2));
+    let mut again = begin(&gateway, "again", &green, CHAT);
+    soon("two wait again", || (waiting(), open(&gateway)) == (2, 3));
+    (0..3).for_each(|_| go.send(()).unwrap());
+    for (connection, remaining) in [(&mut first, 2), (&mut second, 2), (&mut again, 1)] {
+        let answer = connection.answer().unwrap();
+        assert_eq!((answer.status, told(&answer, "x-ratelimit-remaining-requests")), (200, remaining));
+    }
+    soon("nothing is in use", || open(&gateway) == 0);
+    assert_eq!(peer.seen().len(), 3);
+}
