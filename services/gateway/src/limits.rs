@@ -23,7 +23,7 @@ use smallvec::SmallVec;
 pub use self::{
     charge::Charge,
     rule::{Identity, Rule, rates},
-    show::{RateLimits, refuse},
+    show::{REQUESTS, RateLimits, TOKENS, refuse},
     verdict::{Seen, estimate},
 };
 

@@ -174,7 +174,8 @@ pub enum Eviction {
     /// What was sent to an endpoint stays there.
     #[default]
     Never,
-    /// A sheddable request without a byte of its answer is cancelled and gets a 429 while a higher band waits.
+    /// Sheddable requests without a byte of their answer are cancelled and get a 429 while a higher band waits: one for each
+    /// that waits, at most. Not those that were sent before this was set.
     BeforeFirstByte,
 }
 

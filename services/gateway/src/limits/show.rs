@@ -21,12 +21,13 @@ pub struct RateLimits {
 }
 
 /// Limit, remaining and reset.
-const REQUESTS: [HeaderName; 3] = [
+pub const REQUESTS: [HeaderName; 3] = [
     HeaderName::from_static("x-ratelimit-limit-requests"),
     HeaderName::from_static("x-ratelimit-remaining-requests"),
     HeaderName::from_static("x-ratelimit-reset-requests"),
 ];
-const TOKENS: [HeaderName; 3] = [
+/// The same of tokens.
+pub const TOKENS: [HeaderName; 3] = [
     HeaderName::from_static("x-ratelimit-limit-tokens"),
     HeaderName::from_static("x-ratelimit-remaining-tokens"),
     HeaderName::from_static("x-ratelimit-reset-tokens"),

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use http::HeaderName;
 use protocol::{
     Reason,
     headers::{
@@ -17,7 +18,7 @@ use utoipa::openapi::{
     schema::ObjectBuilder,
 };
 
-use crate::request_id;
+use crate::{limits, request_id};
 
 /// Names of the request headers' components, in the order in which they are listed.
 const OF_REQUESTS: [&str; 4] = ["RequestId", "Objective", "FairnessId", "SloTtftMs"];
@@ -38,6 +39,17 @@ pub(super) const PICKERS_DROPPED_REASON_ANSWERED: &str = "x-llm-d-request-droppe
 pub(super) const WWW_AUTHENTICATE: &str = "WWW-Authenticate";
 /// Of a path asked by another method.
 pub(super) const ALLOW: &str = "Allow";
+
+/// Of answers to requests for which a limit of the configuration counts: requests and tokens, each with its limit, what
+/// remains, and when all will be back.
+pub(super) const RATE_LIMITS: [&str; 6] = [
+    "x-ratelimit-limit-requests",
+    "x-ratelimit-remaining-requests",
+    "x-ratelimit-reset-requests",
+    "x-ratelimit-limit-tokens",
+    "x-ratelimit-remaining-tokens",
+    "x-ratelimit-reset-tokens",
+];
 
 /// What each operation of the data port takes.
 pub(super) fn refs_of_requests() -> impl Iterator<Item = Ref> {
@@ -112,9 +124,10 @@ pub(super) fn of_answers() -> BTreeMap<String, RefOr<Header>> {
     debug_assert_eq!((REQUEST_ID_ANSWERED, SHOULD_RETRY_ANSWERED), (REQUEST_ID.as_str(), SHOULD_RETRY.as_str()));
     debug_assert_eq!(DROPPED_REASON_ANSWERED, DROPPED_REASON.as_str());
     debug_assert_eq!(PICKERS_DROPPED_REASON_ANSWERED, PICKERS_DROPPED_REASON.as_str());
+    debug_assert!(limits::REQUESTS.iter().chain(&limits::TOKENS).map(HeaderName::as_str).eq(RATE_LIMITS));
     let text = || ObjectBuilder::new().schema_type(Type::String);
     let seconds = ObjectBuilder::new().schema_type(Type::Integer).minimum(Some(1));
-    [
+    let headers = [
         (REQUEST_ID_ANSWERED, text(), "The request's id: the client's, or the one that the gateway made."),
         (ANTHROPIC_REQUEST_ID_ANSWERED, text(), "The same id, under the name by which Anthropic's libraries know it."),
         (RETRY_AFTER, seconds, "Whole seconds after which to come back."),
@@ -135,12 +148,31 @@ pub(super) fn of_answers() -> BTreeMap<String, RefOr<Header>> {
         ),
         (WWW_AUTHENTICATE, text(), "How to authenticate."),
         (ALLOW, text(), "Methods that the path takes, when it was asked by another one."),
-    ]
-    .map(|(name, schema, words)| {
-        let header = HeaderBuilder::new().schema(Some(schema)).description(Some(words)).build();
-        (name.to_owned(), RefOr::T(header))
-    })
-    .into()
+    ];
+    headers
+        .into_iter()
+        .chain(of_rate_limits())
+        .map(|(name, schema, words)| {
+            let header = HeaderBuilder::new().schema(Some(schema)).description(Some(words)).build();
+            (name.to_owned(), RefOr::T(header))
+        })
+        .collect()
+}
+
+/// An endpoint's own headers of these names are not passed on where a limit of the gateway counts.
+fn of_rate_limits() -> impl Iterator<Item = (&'static str, ObjectBuilder, &'static str)> {
+    let count = || ObjectBuilder::new().schema_type(Type::Integer).minimum(Some(0));
+    let time = || ObjectBuilder::new().schema_type(Type::String).examples(["12ms", "1s", "6m0s"]);
+    let words = [
+        "What the tightest limit of requests that counts for the caller allows in a minute. Only where one does.",
+        "What is left of it now.",
+        "When all of it is back.",
+        "What the tightest limit of tokens that counts for the caller allows in a minute. Only where one does.",
+        "What is left of it now, with an estimate taken off for requests that are still answered.",
+        "When all of it is back.",
+    ];
+    let schemas = [count(), count(), time(), count(), count(), time()];
+    RATE_LIMITS.into_iter().zip(schemas).zip(words).map(|((name, schema), words)| (name, schema, words))
 }
 
 /// Every word that reasons have, once.

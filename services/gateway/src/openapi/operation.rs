@@ -11,7 +11,7 @@ use utoipa::openapi::{
 use super::{
     BEARER,
     bodies::Body,
-    headers::{of_every_answer, ref_of_answer, refs_of_requests},
+    headers::{RATE_LIMITS, of_every_answer, ref_of_answer, refs_of_requests},
     refusals,
     routes::{Method, ROUTES, Route},
 };
@@ -133,7 +133,9 @@ fn responses(api: Api, answer: Answer) -> Responses {
 }
 
 fn with_headers(api: Api, response: ResponseBuilder) -> Response {
-    let names = of_every_answer(api.dialect()).iter().copied();
+    // The list of models is made here, and no limit counts for it.
+    let limited: &[&str] = if matches!(api, Api::Models | Api::Model) { &[] } else { &RATE_LIMITS };
+    let names = of_every_answer(api.dialect()).iter().chain(limited).copied();
     names.fold(response, |response, name| response.header_ref(name, ref_of_answer(name))).build()
 }
 

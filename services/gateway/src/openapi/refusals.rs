@@ -10,7 +10,7 @@ use utoipa::openapi::{
 };
 
 use super::headers::{
-    ALLOW, DROPPED_REASON_ANSWERED, PICKERS_DROPPED_REASON_ANSWERED, RETRY_AFTER, SHOULD_RETRY_ANSWERED,
+    ALLOW, DROPPED_REASON_ANSWERED, PICKERS_DROPPED_REASON_ANSWERED, RATE_LIMITS, RETRY_AFTER, SHOULD_RETRY_ANSWERED,
     WWW_AUTHENTICATE, of_every_answer, ref_of_answer,
 };
 
@@ -104,6 +104,36 @@ fn applies(reason: Reason, api: Api) -> bool {
     }
 }
 
+/// Whether a request may be refused for it once limits have been asked: then the answer says what is left of them.
+fn follows_limits(reason: Reason) -> bool {
+    match reason {
+        Reason::QuotaExceeded
+        | Reason::QueueFull
+        | Reason::ExpiredInQueue
+        | Reason::Shed
+        | Reason::Evicted
+        | Reason::NoEndpoint
+        | Reason::EndpointUnreachable
+        | Reason::Draining
+        | Reason::EndpointBroke
+        | Reason::EndpointTimeout => true,
+        Reason::InvalidRequest
+        | Reason::ModelRequired
+        | Reason::UnsupportedEncoding
+        | Reason::Unauthenticated
+        | Reason::Forbidden
+        | Reason::ModelNotFound
+        | Reason::PathNotFound
+        | Reason::BodyTooLarge
+        | Reason::HeadTooLarge
+        | Reason::RequestTimeout
+        | Reason::RouteInvalid
+        | Reason::BodyMemory
+        | Reason::ClientGone
+        | Reason::Internal => false,
+    }
+}
+
 /// Components for all of them.
 pub(super) fn responses() -> Vec<(String, Response)> {
     let mut by_status: BTreeMap<u16, Vec<Reason>> = BTreeMap::new();
@@ -127,7 +157,8 @@ fn response(shape: Shape, reasons: &[Reason]) -> Response {
     let content = Content::new(Some(Ref::from_schema_name(shape.schema())));
     let response = ResponseBuilder::new().description(words.join("\n")).content("application/json", content);
     let some = headers.into_iter().filter(|(_, is_sent)| *is_sent).map(|(name, _)| name);
-    let named = of_every_answer(shape.dialect()).iter().copied().chain(some);
+    let limited: &[&str] = if reasons.iter().any(|reason| follows_limits(*reason)) { &RATE_LIMITS } else { &[] };
+    let named = of_every_answer(shape.dialect()).iter().chain(limited).copied().chain(some);
     named.fold(response, |response, name| response.header_ref(name, ref_of_answer(name))).build()
 }
 

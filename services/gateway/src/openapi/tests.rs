@@ -172,6 +172,25 @@ fn every_reason_that_a_client_can_read_is_told() {
 }
 
 #[test]
+fn what_is_left_of_limits_is_told_with_every_answer_that_follows_them() {
+    let document = json();
+    let headers_of = |path: &str, verb: &str, status: &str| {
+        let response = &document["paths"][path][verb]["responses"][status];
+        let response = response["$ref"].as_str().map_or(response, |target| document.pointer(&target[1..]).unwrap());
+        response["headers"].as_object().unwrap().keys().filter(|name| name.starts_with("x-ratelimit-")).count()
+    };
+    for path in ["/v1/chat/completions", "/v1/messages"] {
+        for status in ["200", "default", "429", "502", "503", "504"] {
+            assert_eq!(headers_of(path, "post", status), 6, "{path} {status}");
+        }
+        for status in ["400", "404", "408", "413", "415", "431"] {
+            assert_eq!(headers_of(path, "post", status), 0, "{path} {status}");
+        }
+    }
+    assert_eq!(headers_of("/v1/models", "get", "200"), 0);
+}
+
+#[test]
 fn errors_have_the_shape_of_the_apis_own_library() {
     let document = json();
     let refusal = |path: &str| document["paths"][path]["post"]["responses"]["429"]["$ref"].as_str().unwrap();
