@@ -222,7 +222,9 @@ impl Control {
         self.reconcile();
         plan.rules.configure(&self.world);
         let former = self.world.routes.swap(Arc::new(plan.routes));
-        rules::forget_gone(&former.limits, &self.world.routes.load().limits, &self.world.metrics);
+        let routes = self.world.routes.load();
+        self.sweeper.note(&routes);
+        rules::forget_gone(&former.limits, &routes.limits, &self.world.metrics);
         self.world.config.store(Arc::new(ConfigStatus {
             generation: self.generation,
             source: self.source.display().to_string(),
@@ -282,6 +284,7 @@ impl Control {
             let list: Vec<_> = mine.iter().map(|member| member.membership()).collect();
             pool.set_endpoints(handles, &list);
         }
+        self.sweeper.note_members(self.pools.values());
         for id in gone {
             for (core, clients) in &self.cores {
                 let clients = clients.clone();

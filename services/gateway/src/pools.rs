@@ -11,7 +11,7 @@ use arc_swap::{ArcSwap, ArcSwapOption};
 use dispatch::{Admitted, Ask, Band, Decision, Dispatched, Permit, PoolDispatch, PoolView, Settings, Verdict};
 use http::HeaderValue;
 use parking_lot::Mutex;
-use pool::{EndpointId, Moment, Observation, State};
+use pool::{EndpointId, Moment, Observation};
 use proxy::client::Destination;
 use smallvec::SmallVec;
 use telemetry::Counter;
@@ -209,6 +209,16 @@ impl PoolHandle {
         })
     }
 
+    /// Whether any request waits here.
+    pub fn has_waiting(&self) -> bool {
+        self.look(|dispatch, _| dispatch.has_waiting())
+    }
+
+    /// Whether any request waits here, or has a place.
+    pub fn is_at_work(&self) -> bool {
+        self.look(|dispatch, _| dispatch.has_waiting() || dispatch.in_flight() > 0)
+    }
+
     /// Seconds after which a request of this band may find room, by how fast the pool gets done with its work.
     pub fn retry_after_s(&self, band: Band) -> u32 {
         self.look(|dispatch, now| dispatch.retry_after_s(band, fastrand::u64(..), now))
@@ -216,7 +226,7 @@ impl PoolHandle {
 
     /// Whether a request would find an endpoint in a state to be used.
     pub fn is_usable(&self) -> bool {
-        self.view().endpoints.iter().any(|endpoint| matches!(endpoint.state, State::Ready))
+        self.look(|dispatch, now| dispatch.is_any_ready(now))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use pool::Moment;
+use pool::{Moment, State};
 use scheduling::{Rejected, Tier};
 
 use super::{PoolDispatch, picking::not_for};
@@ -76,6 +76,17 @@ impl PoolDispatch {
             waiting: Band::ALL.map(|band| self.waiting(band)),
             index: self.index.stats(),
         }
+    }
+
+    /// Requests that have a place.
+    pub fn in_flight(&self) -> usize {
+        self.flights.open_count()
+    }
+
+    /// Whether any endpoint is known well enough to be used. Makes nothing, unlike a whole view: clients can ask for it.
+    pub fn is_any_ready(&self, now: Moment) -> bool {
+        let horizon = Horizon::new(&self.settings, now);
+        self.endpoints.iter().flatten().any(|state| state.state(&horizon) == State::Ready)
     }
 
     fn view(&self, state: &EndpointState, horizon: &Horizon) -> EndpointView {

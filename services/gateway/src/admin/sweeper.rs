@@ -1,8 +1,8 @@
 //! Takes the series of what is gone off the metrics page.
 //!
 //! A series outlives whoever counts on it, since a scrape must still see the last counts. So nobody else removes any:
-//! this value looks at what there is every few seconds, remembers it, and forgets what is there no longer and will not
-//! count any more: an endpoint that left and has no request in flight, a pool that is not configured and has no work, a
+//! this value is told what comes, looks at what there is every few seconds, and forgets what is there no longer and will
+//! not count any more: an endpoint that left and has no request in flight, a pool that is not configured and has no work, a
 //! model that is not served and that no request holds. What is merely idle is kept, whatever its age.
 //!
 //! It is swept by the task that also makes endpoints and pools, so that none can appear in the middle of a sweep and
@@ -80,7 +80,7 @@ impl Sweeper {
             let present = &present[name];
             seen.forget_models(name, metrics);
             seen.forget_endpoints(name, metrics, present, &anywhere);
-            if seen.standing == Standing::Configured || !present.is_empty() {
+            if seen.standing == Standing::Configured || !present.is_empty() || seen.has_waiting() {
                 return true;
             }
             metrics.forget(&[("pool", name)]);
@@ -89,13 +89,22 @@ impl Sweeper {
         });
     }
 
+    /// These pools have the endpoints that they have. To be told of every change: one that comes and goes between two
+    /// sweeps was perhaps on a page, and would stay there for ever.
+    pub fn note_members<'a>(&mut self, pools: impl Iterator<Item = &'a Arc<PoolHandle>>) {
+        for pool in pools {
+            let names = pool.endpoints().values().map(|endpoint| (Arc::clone(&endpoint.name), Trace::Series)).collect();
+            self.note_pool(pool).endpoints.extend::<Vec<_>>(names);
+        }
+    }
+
     #[cfg(test)]
     pub(super) fn remembered(&self) -> impl Iterator<Item = &str> {
         self.pools.keys().map(|name| &**name)
     }
 
-    /// Remembers what the configuration in force has.
-    fn note(&mut self, routes: &Routes) {
+    /// Remembers what the configuration in force has. To be told of every one, likewise.
+    pub fn note(&mut self, routes: &Routes) {
         for seen in self.pools.values_mut() {
             seen.standing = Standing::Removed;
             seen.models.values_mut().for_each(|model| model.standing = Standing::Removed);
@@ -155,6 +164,11 @@ impl Seen {
             self.endpoints.insert(Arc::clone(name), Trace::Series);
         }
         present
+    }
+
+    /// Whether requests wait in what is left of it.
+    fn has_waiting(&self) -> bool {
+        self.lives.iter().filter_map(Weak::upgrade).any(|life| life.has_waiting())
     }
 
     fn forget_endpoints(

@@ -116,7 +116,7 @@ impl Plan {
     ) -> Arc<PoolHandle> {
         // One that was taken out and comes back while requests still wait or run there is the same: else they would be
         // forgotten, and their places given out twice.
-        let known = existing.get(name).cloned().or_else(|| world.pools.find(name));
+        let known = existing.get(name).cloned().or_else(|| world.pools.at_work(name));
         let pool = known.unwrap_or_else(|| {
             let retries = RetryMetrics::new(&world.metrics, name.into());
             let queue = QueueMetrics::new(&world.metrics, name.into());

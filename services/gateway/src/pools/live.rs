@@ -29,9 +29,10 @@ impl LivePools {
         pools.push(Arc::downgrade(pool));
     }
 
-    /// The pool of this name that somebody still holds; the newest if there are several.
-    pub fn find(&self, name: &str) -> Option<Arc<PoolHandle>> {
-        self.0.lock().iter().rev().filter_map(Weak::upgrade).find(|pool| *pool.name == *name)
+    /// The pool of this name in which requests run or wait; the newest if there are several.
+    pub fn at_work(&self, name: &str) -> Option<Arc<PoolHandle>> {
+        let pools = self.0.lock();
+        pools.iter().rev().filter_map(Weak::upgrade).find(|pool| *pool.name == *name && pool.is_at_work())
     }
 
     /// Hands out room that time alone has made, for as long as the process lives.

@@ -113,6 +113,33 @@ async fn two_lives_of_one_name_are_one_series() {
 }
 
 #[tokio::test]
+async fn what_comes_and_goes_between_two_sweeps_goes_from_the_page_too() {
+    let (site, pool) = Site::with_llama();
+    let other = site.pool("other", Settings::default());
+    let mut sweeper = Sweeper::default();
+    sweeper.sweep(&site.world);
+    site.endpoints(&pool, &[("llama-0", 1), ("short-lived", 7)]);
+    site.endpoints(&other, &[("other-0", 8)]);
+    site.serve(&[(&pool, &["meta/llama"]), (&other, &["passing"])]);
+    sweeper.note(&site.world.routes.load());
+    sweeper.note_members([&pool, &other].into_iter());
+    site.world.routes.load().models["passing"].metrics.ended(Band::Standard, Outcome::Ok, 0.2);
+    let page = site.metrics().await;
+    for name in ["short-lived", "other-0", "passing"] {
+        assert!(page.contains(name), "{name}");
+    }
+    site.endpoints(&pool, &[("llama-0", 1)]);
+    site.serve(&[(&pool, &["meta/llama"])]);
+    drop(other);
+    sweeper.sweep(&site.world);
+    let page = site.metrics().await;
+    for name in ["short-lived", "other", "passing"] {
+        assert!(!page.contains(&format!("=\"{name}")), "{name} in\n{page}");
+    }
+    assert!(page.contains("llama-0"));
+}
+
+#[tokio::test]
 async fn the_page_is_one_that_parsers_take() {
     let (site, pool) = Site::with_llama();
     let served = Arc::clone(&site.world.routes.load().models["sql"]);
