@@ -8,7 +8,7 @@
 //!
 //! The promise: over any time, what was reserved less what was given back in that time is at most the rate times that
 //! time plus one minute's amount. What an answer takes beyond its estimate is a debt that keeps its caller's next
-//! requests out (up to one more minute's amount), never a reason to cut a running answer.
+//! requests out (up to an hour's amount), never a reason to cut a running answer.
 //!
 //! It refuses to know what a key is: its owner hashes callers, with a secret, so that nobody can look for a collision.
 

@@ -10,8 +10,9 @@ use pool::Moment;
 
 const MINUTE_NS: u128 = 60_000_000_000;
 
-/// How far below empty an account goes, in minutes' amounts.
-const DEBT_MINUTES_MAX: u128 = 1;
+/// How far below empty an account goes, in minutes' amounts: an hour's, since answers may take many times what was
+/// estimated and are to be paid for, and no more, since an engine may be wrong about what they took.
+const DEBT_MINUTES_MAX: u128 = 60;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Bucket {

@@ -104,14 +104,26 @@ fn each_kind_of_token_has_its_number() {
 }
 
 #[test]
-fn more_than_was_reserved_is_a_debt_of_a_minute_at_most() {
+fn what_an_answer_took_beyond_its_estimate_is_paid_for() {
+    let mut table = Table::new(tokens(60), ROOM);
+    let hold = reserve(&mut table, KEY, input(10), at_ms(0)).expect("within the quota");
+    // As one that asks for a hundred answers at once, or names no limit.
+    table.end(hold, End::Took(input(1_200)), at_ms(0));
+    let minutes = |ms| table.left(KEY, Unit::Tokens, at_ms(ms)).map(|left| left.full_in.as_secs() / 60);
+    assert_eq!((minutes(0), minutes(600_000)), (Some(20), Some(10)), "twenty minutes' amount is there after so many");
+    assert!(table.check(KEY, input(1), at_ms(19 * 60_000)).is_err());
+    assert!(table.check(KEY, input(1), at_ms(20 * 60_000)).is_ok());
+}
+
+#[test]
+fn more_than_was_reserved_is_a_debt_of_an_hour_at_most() {
     let mut table = Table::new(tokens(60), ROOM);
     let mut hold = reserve(&mut table, KEY, input(10), at_ms(0)).expect("within the quota");
     table.settle(&mut hold, input(1_000_000), at_ms(0));
     let left = table.left(KEY, Unit::Tokens, at_ms(0)).expect("tokens are limited");
-    assert_eq!((left.remaining, left.full_in), (0, Duration::from_secs(120)));
+    assert_eq!((left.remaining, left.full_in), (0, Duration::from_secs(61 * 60)));
     let refusal = reserve(&mut table, KEY, input(1), at_ms(0)).expect_err("in debt");
-    assert_eq!(refusal.until, Until::After(Duration::from_secs(61)));
+    assert_eq!(refusal.until, Until::After(Duration::from_secs(60 * 60 + 1)));
     // What the bound of debts left out was not charged, so it is not given back either.
     table.end(hold, End::Took(input(10)), at_ms(0));
     assert_eq!(table.left(KEY, Unit::Tokens, at_ms(0)).map(|left| left.remaining), Some(50));
