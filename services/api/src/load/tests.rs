@@ -320,6 +320,16 @@ fn each_fault_is_named_with_its_line_and_field() {
     let rows: &[(String, &[&str])] = &[
         (with_spec("bogus: 1"), &["0.yaml:10: spec.bogus: unknown field \"spec.bogus\""]),
         (
+            with_spec("flowControl: {maxwait: 10s}"),
+            &[
+                "0.yaml:10: spec.flowControl.maxwait: unknown field \"spec.flowControl.maxwait\"; `maxWait` belongs in `bands.critical`, `bands.sheddable` or `bands.standard`",
+            ],
+        ),
+        (
+            with_spec("streamIdle: 5s"),
+            &["0.yaml:10: spec.streamIdle: unknown field \"spec.streamIdle\"; `streamIdle` belongs in `timeouts`"],
+        ),
+        (
             with_scheduler("weights: {kvcache: 1}"),
             &[
                 "0.yaml:10: spec.schedulers[0].weights.kvcache: unknown field \"spec.schedulers[0].weights.kvcache\"; did you mean `kvCache`?",
@@ -433,7 +443,7 @@ fn each_fault_is_named_with_its_line_and_field() {
             with_spec("signals: {scrapeInterval: 1ms}"),
             &["0.yaml:10: spec.signals.scrapeInterval: must be at least 20ms, not 1ms"],
         ),
-        (with_spec("timeouts: {connect: 11m}"), &["0.yaml:10: spec.timeouts.connect: must be at most 600s, not 11m"]),
+        (with_spec("timeouts: {connect: 11m}"), &["0.yaml:10: spec.timeouts.connect: must be at most 10m, not 11m"]),
         (
             with_spec("dataPlane: {extraPaths: [/v1/*]}"),
             &[

@@ -20,6 +20,12 @@ const SIMILARITY_MIN: f64 = 0.75;
 /// Longest text that is compared with names, in characters: no name of ours comes near, and comparing is quadratic.
 const COMPARED_CHARS_MAX: usize = 100;
 
+/// How deep below the place where it was written a field's right place is looked for: `spec.maxWait` is two levels too far out.
+const HOMES_DEPTH_MAX: usize = 3;
+
+/// Most places that are named: the bands are three.
+const HOMES_MAX: usize = 3;
+
 /// Holds a document, or a part of one, against its shape.
 pub(crate) fn check(shape: &Shape, at: &Cursor<'_>, findings: &mut Findings) -> Json {
     match shape {
@@ -87,7 +93,7 @@ fn object(fields: &[Field], unknown: Unknown, at: &Cursor<'_>, findings: &mut Fi
             (None, Unknown::Kept) => {
                 out.insert(key.clone(), plain_json(node));
             }
-            (None, Unknown::Refused) => unknown_field(key, &absent, &child, findings),
+            (None, Unknown::Refused) => unknown_field(key, fields, &absent, &child, findings),
         }
     }
     for field in fields.iter().filter(|field| field.presence == Presence::Required && at.get(&field.name).is_none()) {
@@ -97,9 +103,34 @@ fn object(fields: &[Field], unknown: Unknown, at: &Cursor<'_>, findings: &mut Fi
     Json::Object(out)
 }
 
-fn unknown_field(key: &str, absent: &[&str], at: &Cursor<'_>, findings: &mut Findings) {
-    let hint = nearest(key, absent.iter().copied()).map(|name| format!("; did you mean `{name}`?")).unwrap_or_default();
+fn unknown_field(key: &str, fields: &[Field], absent: &[&str], at: &Cursor<'_>, findings: &mut Findings) {
+    let hint = homes_hint(key, fields)
+        .or_else(|| nearest(key, absent.iter().copied()).map(|name| format!("; did you mean `{name}`?")))
+        .unwrap_or_default();
     findings.report(at.place(), format!("unknown field \"{}\"{hint}", at.path.as_str()));
+}
+
+/// Where a field of this name lives, for one that was written too far out. A name that lives in many places says nothing.
+fn homes_hint(key: &str, fields: &[Field]) -> Option<String> {
+    let mut homes = Vec::new();
+    collect_homes(key, fields, "", HOMES_DEPTH_MAX, &mut homes);
+    let (name, _) = homes.first()?;
+    let (last, others) = homes.split_last().filter(|(_, others)| others.len() < HOMES_MAX)?;
+    let others: Vec<String> = others.iter().map(|(_, home)| format!("`{home}`")).collect();
+    let before = if others.is_empty() { String::new() } else { format!("{} or ", others.join(", ")) };
+    Some(format!("; `{name}` belongs in {before}`{}`", last.1))
+}
+
+/// The name as it is spelt and the path of each object below `fields` that has it. Lists are not looked into: which item
+/// was meant cannot be known.
+fn collect_homes<'a>(key: &str, fields: &'a [Field], path: &str, depth: usize, homes: &mut Vec<(&'a str, String)>) {
+    for field in fields.iter().filter(|field| depth > 0 && !field.shape.fields().is_empty()) {
+        let path = if path.is_empty() { field.name.clone() } else { format!("{path}.{}", field.name) };
+        if let Some(there) = field.shape.fields().iter().find(|there| there.name.eq_ignore_ascii_case(key)) {
+            homes.push((&there.name, path.clone()));
+        }
+        collect_homes(key, field.shape.fields(), &path, depth - 1, homes);
+    }
 }
 
 fn map(keys: Option<Format>, values: &Shape, (min, max): (u64, u64), at: &Cursor<'_>, findings: &mut Findings) -> Json {
@@ -161,14 +192,16 @@ fn text(shape: &Shape, at: &Cursor<'_>, findings: &mut Findings) -> Json {
     Json::String(text.to_owned())
 }
 
-/// Why a duration is outside its bounds.
+/// Why a duration is outside its bounds, which are named as the documentation writes them.
 fn outside(text: &str, at_least: Option<&str>, at_most: Option<&str>) -> Option<String> {
     let duration = GatewayDuration::parse(text)?;
-    let bound = |text: Option<&str>| text.and_then(GatewayDuration::parse);
-    if let Some(least) = bound(at_least).filter(|least| duration < *least) {
+    let beyond = |bound: &str, wrong: fn(&GatewayDuration, &GatewayDuration) -> bool| {
+        GatewayDuration::parse(bound).is_some_and(|bound| wrong(&duration, &bound))
+    };
+    if let Some(least) = at_least.filter(|least| beyond(least, PartialOrd::lt)) {
         return Some(format!("must be at least {least}"));
     }
-    bound(at_most).filter(|most| duration > *most).map(|most| format!("must be at most {most}"))
+    at_most.filter(|most| beyond(most, PartialOrd::gt)).map(|most| format!("must be at most {most}"))
 }
 
 fn choice(choices: &[(String, String)], at: &Cursor<'_>, findings: &mut Findings) -> Json {
