@@ -164,6 +164,11 @@ fn who_finds_no_room_waits_and_is_served_in_turn() {
     assert!(waited["queue_ms"].as_f64() > Some(0.0) && waited["band"] == "standard", "{waited}");
     let decision = gateway.admin.json("/api/v1/decisions/waits-2");
     assert_eq!(decision["picked"][0], "m1-0", "{decision}");
+    assert_eq!(
+        (&decision["band"], &decision["queue_ms"]),
+        (&waited["band"], &waited["queue_ms"]),
+        "it says that it waited"
+    );
     let waits = [r#"pool="m1""#, r#"band="standard""#];
     assert_eq!(number(&gateway, "inference_gateway_queue_wait_seconds_count", &waits), 3, "only those that waited");
     assert_eq!(count(&gateway, "ok"), 4);

@@ -46,6 +46,10 @@ pub struct After {
     pub status: u16,
     /// The request's outcome.
     pub outcome: &'static str,
+    /// The band that it was served or refused in.
+    pub band: &'static str,
+    /// How long it took to get a place, or to be refused one, in milliseconds.
+    pub queue_ms: f64,
 }
 
 /// Where a decision is kept, for saying later what came of it.
@@ -106,11 +110,11 @@ impl Decisions {
     }
 
     /// Says what came of it, if it is still kept.
-    pub fn complete(&self, kept: Kept, endpoint: Option<Arc<str>>, status: u16, outcome: &'static str) {
+    pub fn complete(&self, kept: Kept, after: After) {
         let mut held = self.shards[kept.shard].lock();
         let index = kept.number.checked_sub(held.oldest).and_then(|index| usize::try_from(index).ok());
         if let Some(entry) = index.and_then(|index| held.entries.get_mut(index)) {
-            entry.after = Some(After { endpoint, status, outcome });
+            entry.after = Some(after);
         }
     }
 
@@ -161,8 +165,12 @@ mod tests {
         assert!(decisions.find("0").is_none());
         assert!(decisions.find("2000").is_some());
         // What came of a forgotten one is booked on nobody else.
-        decisions.complete(first.unwrap(), None, 200, "ok");
+        decisions.complete(first.unwrap(), served());
         assert!(decisions.shards.iter().all(|s| s.lock().entries.iter().all(|e| e.after.is_none())));
+    }
+
+    fn served() -> After {
+        After { endpoint: Some("e".into()), status: 200, outcome: "ok", band: "standard", queue_ms: 0.5 }
     }
 
     #[test]
@@ -171,7 +179,7 @@ mod tests {
         decisions.keep(0, entry("same", 1));
         let kept = decisions.keep(1, entry("same", 2));
         decisions.keep(1, entry("other", 3));
-        decisions.complete(kept, Some("e".into()), 200, "ok");
+        decisions.complete(kept, served());
         assert_eq!(decisions.find("same").unwrap().after.unwrap().outcome, "ok");
         assert!(decisions.find("other").unwrap().after.is_none());
     }

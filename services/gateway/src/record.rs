@@ -21,7 +21,7 @@ use telemetry::request_log::{LEVEL, Line, RequestLog};
 use crate::{
     answer::UsageEvent,
     clock::Clock,
-    decisions::{Decisions, Kept},
+    decisions::{After, Decisions, Kept},
     limits::{Charge, Seen},
     metrics::{ModelMetrics, Outcome},
     routes::{EXPLAINING_LOG_LEVEL, Served},
@@ -206,7 +206,6 @@ impl Record {
             Outcome::Refused(reason) => self.status.unwrap_or(reason.row().status),
             Outcome::Ok | Outcome::Redirect | Outcome::Upstream4xx | Outcome::Upstream5xx => self.status.unwrap_or(0),
         };
-        let ms = |duration: Duration| duration.as_secs_f64() * 1e3;
         // Who waited in vain ends as the wait does.
         let left = self.dispatched.or(self.queued.map(|_| ended));
         let waited = left.zip(self.body_read).map(|(left, read)| left.since(read));
@@ -237,6 +236,12 @@ impl Record {
     }
 }
 
+/// Milliseconds with the digits that a clock has: divided, since `0.048962 s × 1000` is 48.962000000000006 µs.
+#[expect(clippy::cast_precision_loss, reason = "exact for the first hundred days")]
+fn ms(duration: Duration) -> f64 {
+    duration.as_nanos() as f64 / 1e6
+}
+
 impl Drop for Record {
     fn drop(&mut self) {
         let unsaid = if std::thread::panicking() {
@@ -261,8 +266,22 @@ impl Drop for Record {
         self.explain_if_asked();
         let line = self.line(outcome, ended);
         if let Some(kept) = self.decision.take() {
-            self.observer.decisions.complete(kept, self.endpoint.clone(), line.status, line.outcome);
+            let endpoint = self.endpoint.clone();
+            let (status, outcome, band, queue_ms) = (line.status, line.outcome, line.band, line.queue_ms);
+            self.observer.decisions.complete(kept, After { endpoint, status, outcome, band, queue_ms });
         }
         self.observer.log.write(line);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_in_the_log_have_no_digits_that_nobody_measured() {
+        for (ns, written) in [(48_962, "0.048962"), (87_590, "0.08759"), (8_837_089_924, "8837.089924"), (0, "0")] {
+            assert_eq!(ms(Duration::from_nanos(ns)).to_string(), written);
+        }
     }
 }

@@ -56,6 +56,13 @@ pub(super) struct Decided {
     /// The endpoint that answered, or was tried last.
     #[schema(required, value_type = Option<String>)]
     endpoint: Option<Arc<str>>,
+    /// The band of priority, `critical`, `standard` or `sheddable`; `null` while the request is open.
+    #[schema(required, value_type = Option<String>)]
+    band: Option<&'static str>,
+    /// Milliseconds from the end of the request's body to the place at an endpoint, or to the refusal: nearly all of it is
+    /// waiting for room. `null` while the request is open.
+    #[schema(required)]
+    queue_ms: Option<f64>,
 }
 
 /// One endpoint in a pick.
@@ -136,6 +143,8 @@ impl Decided {
             outcome: after.map(|after| after.outcome),
             status: after.map(|after| after.status),
             endpoint: after.and_then(|after| after.endpoint.clone()),
+            band: after.map(|after| after.band),
+            queue_ms: after.map(|after| after.queue_ms),
         }
     }
 }

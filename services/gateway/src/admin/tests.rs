@@ -26,7 +26,7 @@ use crate::{
     admin,
     body_memory::BodyMemory,
     clock::Clock,
-    decisions::{Decisions, Entry, Kept},
+    decisions::{After, Decisions, Entry, Kept},
     metrics::{ModelMetrics, QueueMetrics, RetryMetrics},
     pools::{Asked, EndpointHandle, Lease, LivePools, PoolHandle},
     record::Observer,

@@ -103,7 +103,7 @@ async fn a_decision_explains_itself_and_says_what_came_of_it() {
     assert_eq!(open["reason"], "highest_score");
     assert_eq!((&open["basis"], &open["omitted"], &open["prompt_blocks"]), (&json!("reports"), &json!(0), &json!(2)));
     assert!(open["explanation"].as_str().is_some_and(|text| text.contains(&winner)), "{open}");
-    for after in ["outcome", "status", "endpoint"] {
+    for after in ["outcome", "status", "endpoint", "band", "queue_ms"] {
         assert_eq!(open.get(after), Some(&Value::Null), "{after}");
     }
     let best = &open["candidates"][0];
@@ -120,12 +120,15 @@ async fn a_decision_explains_itself_and_says_what_came_of_it() {
     assert_eq!(best["signals"]["waiting"]["source"], "vllm:num_requests_waiting");
     assert!(best["signals"]["waiting"]["age_ms"].is_u64() && best["signals"]["waiting_used"].is_f64());
 
-    site.world.observer.decisions.complete(kept, Some("llama-1".into()), 200, "ok");
+    let (endpoint, queue_ms) = (Some("llama-1".into()), 8_200.25);
+    let after = After { endpoint, status: 200, outcome: "ok", band: "critical", queue_ms };
+    site.world.observer.decisions.complete(kept, after);
     let ended = site.json("/api/v1/decisions/req-1").await;
     assert_eq!(
         (&ended["outcome"], &ended["status"], &ended["endpoint"]),
         (&json!("ok"), &json!(200), &json!("llama-1"))
     );
+    assert_eq!((&ended["band"], &ended["queue_ms"]), (&json!("critical"), &json!(8_200.25)));
 }
 
 #[tokio::test]
@@ -161,7 +164,8 @@ async fn a_refusal_is_a_decision_too() {
     assert!(matches!(asked, Asked::Refused(_)));
     let (shard, _) = site.world.observer.decisions.buffer();
     let kept = site.world.observer.decisions.keep(shard, entry("req-1", Moment::ORIGIN, decision));
-    site.world.observer.decisions.complete(kept, None, 503, "no_endpoint");
+    let after = After { endpoint: None, status: 503, outcome: "no_endpoint", band: "standard", queue_ms: 0.0 };
+    site.world.observer.decisions.complete(kept, after);
     let decision = site.json("/api/v1/decisions/req-1").await;
     assert_eq!((&decision["picked"], &decision["candidates"]), (&json!([]), &json!([])));
     assert_eq!((&decision["reason"], &decision["outcome"]), (&json!("no_endpoint"), &json!("no_endpoint")));
