@@ -115,7 +115,7 @@ impl fmt::Display for Address {
 pub enum State {
     /// Its signals are fresh (or it has none to give and is scored neutrally): a candidate.
     Ready,
-    /// Its signals are too old: a candidate only when no other is better.
+    /// Its signals are too old, or nobody listens there: a candidate only when no other is better.
     Stale,
     /// Taken out after failures of its own, until a probe of it succeeds.
     Ejected,

@@ -139,7 +139,7 @@ catalog! {
     ENDPOINT_SIGNAL_AGE: "inference_gateway_endpoint_signal_age_seconds", Kind::Gauge, "seconds",
         [POOL, ENDPOINT], Pod, "Age of the newest signal read from the endpoint; absent before the first.";
     ENDPOINT_STATE: "inference_gateway_endpoint_state", Kind::Gauge, "0 or 1",
-        [POOL, ENDPOINT, Label { name: "state", values: "`ready` (a candidate), `stale` (its signals are too old: used only if no other is better), `starting` (never read yet), `draining` (finishes what it has), `ejected` (taken out after failures: gets one request to prove itself when its time is over)" }],
+        [POOL, ENDPOINT, Label { name: "state", values: "`ready` (a candidate), `stale` (its signals are too old, or nobody listens there: used only if no other is better), `starting` (never read yet), `draining` (finishes what it has), `ejected` (taken out after failures: gets one request to prove itself when its time is over)" }],
         Pod, "1 for the state the endpoint is in, 0 for the others.";
     ENDPOINT_ADAPTER_RESIDENT: "inference_gateway_endpoint_adapter_resident", Kind::Gauge, "0 or 1",
         [POOL, ENDPOINT, Label { name: "adapter", values: "a configured adapter name" }],

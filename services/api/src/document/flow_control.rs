@@ -22,15 +22,17 @@ pub struct FlowControl {
     /// Changed from 0 by operators of engines without metrics.
     #[schemars(range(max = 1_000_000), extend("x-unit" = "requests"))]
     pub max_in_flight_per_endpoint: u32,
-    /// The three bands of priority.
+    /// The three bands of priority. A request is in that of the `InferenceObjective` which it names in the header
+    /// `x-gateway-inference-objective`.
     pub bands: Bands,
-    /// Whose turn it is inside a band.
+    /// Whose turn it is among waiting requests of one priority. Callers are told apart by the header
+    /// `x-gateway-inference-fairness-id`; all requests without it are one caller.
     ///
     /// Changed by operators whose callers send requests of very different cost.
     pub fairness: Fairness,
-    /// Which request of one caller is first.
+    /// Which waiting request of one caller is first.
     ///
-    /// Changed by operators whose callers state deadlines.
+    /// Changed by operators whose callers send `x-slo-ttft-ms`: within how many milliseconds they want the first token.
     pub ordering: Ordering,
     /// Whether requests of the lowest band that are at an endpoint already give way when others have to wait.
     ///
@@ -152,7 +154,7 @@ pub enum Fairness {
     /// One request of each caller in turn.
     #[default]
     RoundRobin,
-    /// The caller that was served fewest tokens.
+    /// The caller that was served fewest tokens in the last minutes.
     LeastAttainedService,
 }
 
@@ -163,7 +165,7 @@ pub enum Ordering {
     /// The oldest.
     #[default]
     Fcfs,
-    /// The one whose deadline is nearest.
+    /// The one whose deadline is nearest; without one, the end of its longest wait counts as such.
     Deadline,
 }
 
