@@ -283,7 +283,7 @@ const TABLE: [Row; 24] = [
     row(Reason::QueueFull, "queue_full", 429, OVERLOADED, CAPACITY,
         "Every endpoint is full, and the request may not wait: its band does not, or as much waits as may, or its turn would come too late, or it gave way to a caller with less waiting"),
     row(Reason::ExpiredInQueue, "expired_in_queue", 429, OVERLOADED, CAPACITY,
-        "No endpoint had room within the band's longest wait"),
+        "No endpoint had room within the band's longest wait, or before the route's time was over"),
     row(Reason::Shed, "shed", 429, OVERLOADED, CAPACITY,
         "The pool is too loaded for requests of this band"),
     row(Reason::Evicted, "evicted", 429, OVERLOADED, CAPACITY,

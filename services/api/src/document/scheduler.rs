@@ -75,7 +75,7 @@ pub struct SchedulerSpec {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "adapters")]
     pub lora_adapters: Vec<String>,
-    /// Longest life of a request, the whole answer included. Absent or `0s`: no such limit.
+    /// Longest life of a request, its wait for room and the whole answer included. Absent or `0s`: no such limit.
     ///
     /// Changed by operators of interactive services, to free what nobody waits for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
