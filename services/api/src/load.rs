@@ -10,10 +10,7 @@ use crate::{
     effect,
     place::{Findings, Path, Place, quoted},
     resolve, rules,
-    schema::{
-        Shape,
-        check::{check, nearest},
-    },
+    schema::{Shape, check::check, hint::nearest},
     yaml::{self, Budget, Cursor, Document, Value},
 };
 

@@ -7,6 +7,7 @@
 
 pub(crate) mod check;
 mod compile;
+pub(crate) mod hint;
 
 use serde_json::Value as Json;
 

@@ -239,16 +239,19 @@ fn format_line(text: &mut Vec<u8>, style: Style, line: &Line) {
             let named = |name: &Option<Arc<str>>| name.as_deref().map_or_else(|| "-".to_owned(), in_one_word);
             let _ = writeln!(
                 text,
-                "{} {} {} model={} pool={} endpoint={} outcome={} tokens={}+{} ttft_ms={} duration_ms={:.1} id={}{}",
+                "{:.6} {} {} model={} pool={} endpoint={} band={} outcome={} tokens={}+{} queue_ms={:.1} ttft_ms={} \
+                 duration_ms={:.1} id={}{}",
                 jiff::Timestamp::try_from(line.ended).unwrap_or_default(),
                 line.status,
                 line.api,
                 named(&line.model),
                 named(&line.pool),
                 named(&line.endpoint),
+                line.band,
                 line.outcome,
                 line.prompt_tokens.map_or("?".into(), |n| n.to_string()),
                 line.completion_tokens.map_or("?".into(), |n| n.to_string()),
+                line.queue_ms,
                 line.ttft_ms.map_or("-".into(), |ms| format!("{ms:.1}")),
                 line.duration_ms,
                 in_one_word(&line.request_id),
@@ -384,6 +387,16 @@ mod tests {
         log.events().write_all(b"second\n").unwrap();
         drop(writer);
         assert_eq!(*sink.0.lock(), b"first\nsecond\n");
+    }
+
+    #[test]
+    fn people_see_who_waited_and_how_long() {
+        let mut text = Vec::new();
+        let ended = std::time::UNIX_EPOCH + Duration::from_nanos(1_500_000_000_120_000_007);
+        format_line(&mut text, Style::Text, &Line { ended, band: "critical", queue_ms: 8_837.09, ..line("a") });
+        let text = String::from_utf8(text).unwrap();
+        assert!(text.starts_with("2017-07-14T02:40:00.120000Z 200 "), "{text}");
+        assert!(text.contains(" band=critical ") && text.contains(" queue_ms=8837.1 "), "{text}");
     }
 
     #[test]

@@ -326,6 +326,18 @@ fn each_fault_is_named_with_its_line_and_field() {
             ],
         ),
         (
+            with_spec("maxWait: 10s"),
+            &[
+                "0.yaml:10: spec.maxWait: unknown field \"spec.maxWait\"; `maxWait` belongs in `flowControl.bands.critical`, `flowControl.bands.sheddable` or `flowControl.bands.standard`",
+            ],
+        ),
+        (
+            with_spec("routeTimeout: 10s"),
+            &[
+                "0.yaml:10: spec.routeTimeout: unknown field \"spec.routeTimeout\"; `routeTimeout` belongs in `schedulers[]`",
+            ],
+        ),
+        (
             with_spec("streamIdle: 5s"),
             &["0.yaml:10: spec.streamIdle: unknown field \"spec.streamIdle\"; `streamIdle` belongs in `timeouts`"],
         ),

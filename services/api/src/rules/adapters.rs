@@ -10,7 +10,7 @@ use crate::{
     format::Format,
     load::Item,
     place::{Findings, Place, quoted},
-    schema::check::nearest,
+    schema::hint::nearest,
     yaml::{self, Budget, Cursor, Text, Value},
 };
 

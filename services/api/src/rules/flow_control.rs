@@ -6,7 +6,7 @@ use crate::{
     document::{Bands, Kind, PoolRef},
     load::Item,
     place::{Findings, quoted},
-    schema::check::nearest,
+    schema::hint::nearest,
     yaml::{Cursor, Value},
 };
 

@@ -6,7 +6,7 @@ use crate::{
     duration::GatewayDuration,
     load::Item,
     place::{Findings, quoted},
-    schema::check::nearest,
+    schema::hint::nearest,
     yaml::Cursor,
 };
 

@@ -5,7 +5,10 @@
 
 use serde_json::{Map, Number, Value as Json};
 
-use super::{Field, Presence, Shape, Unknown};
+use super::{
+    Field, Presence, Shape, Unknown,
+    hint::{home, nearest},
+};
 use crate::{
     duration::GatewayDuration,
     format::Format,
@@ -13,18 +16,6 @@ use crate::{
     quantity::ByteQuantity,
     yaml::{Cursor, Node, Value},
 };
-
-/// Names further away than this (Jaro-Winkler, 1 is equal) are not what the operator meant.
-const SIMILARITY_MIN: f64 = 0.75;
-
-/// Longest text that is compared with names, in characters: no name of ours comes near, and comparing is quadratic.
-const COMPARED_CHARS_MAX: usize = 100;
-
-/// How deep below the place where it was written a field's right place is looked for: `spec.maxWait` is two levels too far out.
-const HOMES_DEPTH_MAX: usize = 3;
-
-/// Most places that are named: the bands are three.
-const HOMES_MAX: usize = 3;
 
 /// Holds a document, or a part of one, against its shape.
 pub(crate) fn check(shape: &Shape, at: &Cursor<'_>, findings: &mut Findings) -> Json {
@@ -60,20 +51,6 @@ pub(crate) fn plain_json(node: &Node) -> Json {
     }
 }
 
-/// The nearest of some names, if one is near enough to have been meant.
-pub(crate) fn nearest<'a>(written: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    if written.chars().nth(COMPARED_CHARS_MAX).is_some() {
-        return None;
-    }
-    let written = written.to_ascii_lowercase();
-    let score = |name: &str| strsim::jaro_winkler(&written, &name.to_ascii_lowercase());
-    names
-        .map(|name| (score(name), name))
-        .filter(|(score, _)| *score >= SIMILARITY_MIN)
-        .max_by(|a, b| a.0.total_cmp(&b.0))
-        .map(|(_, name)| name)
-}
-
 fn object(fields: &[Field], unknown: Unknown, at: &Cursor<'_>, findings: &mut Findings) -> Json {
     let Value::Map(entries) = &at.node.value else { return wrong_kind("a map", at, findings) };
     // What a misspelt field can have meant: not one that is there already.
@@ -104,33 +81,10 @@ fn object(fields: &[Field], unknown: Unknown, at: &Cursor<'_>, findings: &mut Fi
 }
 
 fn unknown_field(key: &str, fields: &[Field], absent: &[&str], at: &Cursor<'_>, findings: &mut Findings) {
-    let hint = homes_hint(key, fields)
+    let hint = home(key, fields)
         .or_else(|| nearest(key, absent.iter().copied()).map(|name| format!("; did you mean `{name}`?")))
         .unwrap_or_default();
     findings.report(at.place(), format!("unknown field \"{}\"{hint}", at.path.as_str()));
-}
-
-/// Where a field of this name lives, for one that was written too far out. A name that lives in many places says nothing.
-fn homes_hint(key: &str, fields: &[Field]) -> Option<String> {
-    let mut homes = Vec::new();
-    collect_homes(key, fields, "", HOMES_DEPTH_MAX, &mut homes);
-    let (name, _) = homes.first()?;
-    let (last, others) = homes.split_last().filter(|(_, others)| others.len() < HOMES_MAX)?;
-    let others: Vec<String> = others.iter().map(|(_, home)| format!("`{home}`")).collect();
-    let before = if others.is_empty() { String::new() } else { format!("{} or ", others.join(", ")) };
-    Some(format!("; `{name}` belongs in {before}`{}`", last.1))
-}
-
-/// The name as it is spelt and the path of each object below `fields` that has it. Lists are not looked into: which item
-/// was meant cannot be known.
-fn collect_homes<'a>(key: &str, fields: &'a [Field], path: &str, depth: usize, homes: &mut Vec<(&'a str, String)>) {
-    for field in fields.iter().filter(|field| depth > 0 && !field.shape.fields().is_empty()) {
-        let path = if path.is_empty() { field.name.clone() } else { format!("{path}.{}", field.name) };
-        if let Some(there) = field.shape.fields().iter().find(|there| there.name.eq_ignore_ascii_case(key)) {
-            homes.push((&there.name, path.clone()));
-        }
-        collect_homes(key, field.shape.fields(), &path, depth - 1, homes);
-    }
 }
 
 fn map(keys: Option<Format>, values: &Shape, (min, max): (u64, u64), at: &Cursor<'_>, findings: &mut Findings) -> Json {

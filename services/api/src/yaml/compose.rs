@@ -15,6 +15,9 @@ use crate::place::{Findings, Path, Place, shorten};
 /// What a value costs besides its text when an alias repeats it, in bytes: its place in a tree.
 const VALUE_BYTES: usize = size_of::<(String, Node)>();
 
+/// For a second document that was pasted below the first.
+const PARTED_HINT: &str = "; if another document begins here, put `---` on a line before it";
+
 /// The key that merges maps into the one it stands in.
 const MERGE_KEY: &str = "<<";
 
@@ -168,6 +171,7 @@ impl<'a> Composer<'a> {
             self.spend_aliased(cost, node.line)?;
             self.anchored.insert(anchor, (node.clone(), cost));
         }
+        let outermost = self.open.len() == 1;
         let duplicate = match self.open.last_mut() {
             None => return self.document(node),
             Some(Open { content: Content::List(items), .. }) => {
@@ -179,7 +183,10 @@ impl<'a> Composer<'a> {
                 node.line = key.line;
                 match places.get(&key.text) {
                     Some(&first) => {
-                        Some((key.line, format!("duplicate key, first in line {}", entries[first].1.line), key.text))
+                        // What every document begins with.
+                        let hint = if outermost && key.text == "apiVersion" { PARTED_HINT } else { "" };
+                        let message = format!("duplicate key, first in line {}{hint}", entries[first].1.line);
+                        Some((key.line, message, key.text))
                     }
                     None => {
                         places.insert(key.text.clone(), entries.len());

@@ -75,6 +75,18 @@ fn every_duplicate_key_is_found() {
 }
 
 #[test]
+fn documents_that_nothing_parts_are_told_what_parts_them() {
+    assert_eq!(
+        violations("apiVersion: v1\nkind: A\nspec: {kind: b, kind: c}\napiVersion: v1\nkind: B\n"),
+        [
+            "f:3: spec.kind: duplicate key, first in line 3",
+            "f:4: apiVersion: duplicate key, first in line 1; if another document begins here, put `---` on a line before it",
+            "f:5: kind: duplicate key, first in line 2",
+        ]
+    );
+}
+
+#[test]
 fn keys_are_texts() {
     for text in ["{[a]: 1}", "? {a: 1}\n: 2\n"] {
         assert_eq!(violations(text), ["f:1: a key must be a text, not a list or map"]);
