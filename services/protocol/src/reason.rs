@@ -279,7 +279,7 @@ const TABLE: [Row; 24] = [
     row(Reason::RouteInvalid, "route_invalid", 500, API, (Retry::Never, Fault::Gateway),
         "The route's back-end reference cannot be resolved"),
     row(Reason::QuotaExceeded, "quota_exceeded", 429, ("rate_limit_error", "rate_limit_error"), CAPACITY,
-        "A limit of the configuration is used up for this caller: the message names it, and its unit"),
+        "A limit of the configuration is used up for this caller: the message names it, and its unit. A request that alone is more than the limit gets `x-should-retry: false`"),
     row(Reason::QueueFull, "queue_full", 429, OVERLOADED, CAPACITY,
         "Every endpoint is full, and the request may not wait: its band does not, or as much waits as may, or its turn would come too late, or it gave way to a caller with less waiting"),
     row(Reason::ExpiredInQueue, "expired_in_queue", 429, OVERLOADED, CAPACITY,

@@ -19,7 +19,8 @@ pub struct FlowControl {
     pub endpoint_full: EndpointFullAt,
     /// Requests of this gateway at one endpoint; 0: no cap.
     ///
-    /// Changed from 0 by operators of engines without metrics.
+    /// Changed from 0 by operators of engines without metrics, or with small batches (as by vLLM's `--max-num-seqs`), to a few
+    /// more than a batch holds: no engine reports how many that are, and a burst may else be sent on by what the cache holds.
     #[schemars(range(max = 1_000_000), extend("x-unit" = "requests"))]
     pub max_in_flight_per_endpoint: u32,
     /// The three bands of priority. A request is in that of the `InferenceObjective` which it names in the header
@@ -177,7 +178,8 @@ pub enum Eviction {
     #[default]
     Never,
     /// Sheddable requests without a byte of their answer are cancelled and get a 429 while a higher band waits: one for each
-    /// that waits, at most. Not those that were sent before this was set.
+    /// that waits, at most, which makes no room where many more than `endpointFull.waiting` queue already. Not those that were
+    /// sent before this was set.
     BeforeFirstByte,
 }
 
