@@ -225,8 +225,12 @@ impl Scene {
     fn limits(&mut self) {
         let runs = self.begin("m4", "", "hold");
         soon("it runs", || self.gateway.admin.in_flight("m4") == 1);
+        // Counted every now and then, not for each look.
+        soon("its connection is counted", || open(&self.gateway) == Some(1.0));
         self.look();
         drop(runs);
+        soon("its connection is counted no more", || open(&self.gateway) == Some(0.0));
+        self.look();
         assert_eq!((self.ask("m4", "", "hi"), self.ask("m4", "", "hi")), (200, 429));
         self.look();
     }
@@ -239,6 +243,10 @@ impl Scene {
         self.gateway.apply(&self.config.clone().line("timeouts: {firstByte: 9s}"));
         self.look();
     }
+}
+
+fn open(gateway: &Gateway) -> Option<f64> {
+    gateway.admin.metric("inference_gateway_connections", &[])
 }
 
 /// Limits of a configuration that has many, so that few accounts are left for each, and more callers than those.
