@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// Requests that one call places or refuses, at most: others want the pool's lock, too.
-const RELEASED_MAX: usize = 32;
+pub(super) const RELEASED_MAX: usize = 32;
 
 type Found = (Left<Held>, (Dispatched, Box<Decision>));
 

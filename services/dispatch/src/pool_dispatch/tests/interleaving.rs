@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, num::NonZeroU32};
 
 use proptest::prelude::*;
 
-use super::*;
+use super::{super::releasing::RELEASED_MAX, *};
 use crate::{Band, Eviction, Failure, Flow, FlowControl, HasPage, More, QueueFull, Ticket, Verdict};
 
 const ENDPOINTS: usize = 4;
@@ -127,11 +127,13 @@ struct Owner {
 
 impl Owner {
     fn admit(&mut self, ask: Ask, request: Request<'_>) {
+        // One call releases so many and no more: what it did not reach waits on, room or not, and so does who comes after.
+        let all_reached = self.waiting.len() <= RELEASED_MAX;
         let admitted = self.rig.ask(ask, request);
         self.take_in();
         let choosy = request.only.is_some() || !request.exclude.is_empty();
         let saturation = self.rig.pool.saturation(self.rig.now);
-        let room = saturation < self.settings.flow.band(ask.band()).max_saturation;
+        let room = all_reached && saturation < self.settings.flow.band(ask.band()).max_saturation;
         match admitted {
             Admitted::Placed(dispatched) => {
                 let before = |(other, content, _): &(Ask, bool, Moment)| {
