@@ -104,6 +104,8 @@ impl Reader {
     /// The body is complete.
     pub fn finish(mut self) -> Result<Head, HeadError> {
         self.failed.map_or(Ok(()), Err)?;
+        // All that came has been hashed; a number that ends with the body ends in a chunk without bytes.
+        self.body.span = 0;
         let finished = self.machine.finish(&mut self.body);
         finished.map_err(|halt| self.error(halt))?;
         Ok(self.body.finish(self.machine.consumed()))

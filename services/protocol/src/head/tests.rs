@@ -563,6 +563,18 @@ fn j12_usage_is_wished_for_where_it_is_missing_and_nothing_else_changes() {
     assert!(read_as(Api::Completions, &[br#"{"model":"m","stream":true}"#]).unwrap().usage_wish.is_some());
 }
 
+#[test]
+fn a_body_that_ends_in_a_number_of_its_prompt_is_cut_short() {
+    for body in [&b"{\"messages\":0"[..], b"{\"messages\":[1,23", b"{\"prompt\":-1.5e3", b"{\"input\": 7"] {
+        for api in [Api::ChatCompletions, Api::Completions, Api::Responses] {
+            let mut reader = Reader::new(api);
+            reader.feed(body).unwrap();
+            let error = reader.finish().unwrap_err();
+            assert_eq!(error, HeadError::Json { position: body.len() as u64, what: JsonFault::CutShort });
+        }
+    }
+}
+
 proptest! {
     #[test]
     fn a_wish_is_read_as_one_and_leaves_the_rest(body in any_body()) {
