@@ -5,7 +5,6 @@ use std::{
     sync::{
         Arc, Mutex,
         atomic::{AtomicBool, AtomicUsize, Ordering},
-        mpsc,
     },
     thread,
     time::{Duration, Instant},
@@ -16,7 +15,7 @@ use harness::{
 };
 use serde_json::Value;
 
-use crate::rig::{AT_ONCE, CHAT, CHATS, STREAM, ask, begin, count, count_all, number, peer};
+use crate::rig::{AT_ONCE, CHAT, CHATS, STREAM, ask, begin, count, count_all, held, number};
 
 /// `m1` on endpoints of these names and places, without metrics pages.
 fn named(endpoints: &[(&str, SocketAddr)]) -> Config {
@@ -58,19 +57,7 @@ fn calls(gateway: &Gateway, first: usize, count: usize) {
 
 #[test]
 fn g01_an_endpoint_that_leaves_gets_nothing_new_and_finishes_what_it_has() {
-    let (end, ends) = mpsc::channel::<()>();
-    let ends = Mutex::new(ends);
-    let leaving = peer(move |exchange| {
-        if exchange.request.body != STREAM.as_bytes() {
-            return exchange.answer_plainly();
-        }
-        exchange.begin_stream();
-        exchange.token("first");
-        let _ = ends.lock().expect("no script panics").recv();
-        exchange.token("last");
-        exchange.event("[DONE]");
-        exchange.end_chunks()
-    });
+    let (leaving, end) = held();
     let staying = Peer::plain();
     let gateway = Gateway::start(&named(&[("leaving", leaving.address)]));
     let mut stream = begin(&gateway, "stream", STREAM);
@@ -230,23 +217,6 @@ fn g09_liveness_is_about_the_process_and_readiness_about_its_work() {
     assert_eq!(gateway.admin.get("/healthz").status, 200, "whoever restarts it now cuts its stream");
     end.send(()).unwrap();
     assert!(stream.answer().unwrap().complete);
-}
-
-/// A peer whose streams stay open after their first event until told to end.
-fn held() -> (Peer, mpsc::Sender<()>) {
-    let (end, ends) = mpsc::channel::<()>();
-    let ends = Mutex::new(ends);
-    let peer = peer(move |exchange| {
-        if exchange.request.body != STREAM.as_bytes() {
-            return exchange.answer_plainly();
-        }
-        exchange.begin_stream();
-        exchange.token("first");
-        let _ = ends.lock().expect("no script panics").recv();
-        exchange.event("[DONE]");
-        exchange.end_chunks()
-    });
-    (peer, end)
 }
 
 #[test]

@@ -2,32 +2,12 @@
 
 use std::{
     net::TcpStream,
-    sync::{Arc, Mutex, mpsc},
     time::{Duration, Instant},
 };
 
 use harness::{Config, Connection, Gateway, Http2, Peer, eventually, request, soon};
 
-use crate::rig::{AT_ONCE, CHAT, CHATS, STREAM, USAGE, begin, peer, request_bytes};
-
-/// A peer whose streams stay open after their first event until told to end.
-fn held() -> (Peer, mpsc::Sender<()>) {
-    let (end, ends) = mpsc::channel::<()>();
-    let ends = Arc::new(Mutex::new(ends));
-    let peer = peer(move |exchange| {
-        if exchange.request.body != STREAM.as_bytes() {
-            return exchange.answer_plainly();
-        }
-        exchange.begin_stream();
-        exchange.token("first");
-        let _ = ends.lock().expect("no script panics").recv();
-        exchange.token("last");
-        exchange.event(USAGE);
-        exchange.event("[DONE]");
-        exchange.end_chunks()
-    });
-    (peer, end)
-}
+use crate::rig::{AT_ONCE, CHAT, CHATS, STREAM, begin, held, peer, request_bytes};
 
 fn start(peer: &Peer, options: &[&str]) -> Gateway {
     Gateway::start_with(&Config::plain("m1", [peer.address]), options)

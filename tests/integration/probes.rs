@@ -3,7 +3,7 @@
 
 use std::{
     net::{SocketAddr, TcpListener, TcpStream},
-    sync::{Arc, Mutex, mpsc},
+    sync::{Arc, Mutex},
     thread,
     time::{Duration, Instant},
 };
@@ -15,7 +15,7 @@ use harness::{
 use serde_json::{Value, json};
 
 use crate::rig::{
-    AT_ONCE, CHAT, CHATS, STREAM, USAGE, ask, begin, closing_error, count, count_all, ended, gateway, number, peer,
+    AT_ONCE, CHAT, CHATS, STREAM, ask, begin, closing_error, count, count_all, ended, gateway, held, number, peer,
     request_bytes, scheduler,
 };
 
@@ -292,20 +292,7 @@ const GRACE: Duration = Duration::from_millis(1500);
 
 #[test]
 fn sigterm_mid_stream_ends_readiness_first_then_new_work_and_the_stream_never() {
-    let (end, ends) = mpsc::channel::<()>();
-    let ends = Mutex::new(ends);
-    let peer = peer(move |exchange| {
-        if exchange.request.body != STREAM.as_bytes() {
-            return exchange.answer_plainly();
-        }
-        exchange.begin_stream();
-        exchange.token("first");
-        let _ = ends.lock().expect("no script panics").recv();
-        exchange.token("last");
-        exchange.event(USAGE);
-        exchange.event("[DONE]");
-        exchange.end_chunks()
-    });
+    let (peer, end) = held();
     let config = Config::new([scheduler([&peer])]);
     let mut gateway = Gateway::start_with(&config, &["--drain-grace", &format!("{}ms", GRACE.as_millis())]);
     let mut stream = begin(&gateway, "stream", STREAM);

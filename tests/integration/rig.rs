@@ -1,6 +1,9 @@
 //! What the tests of streaming and HTTP share: requests with ids of their own, and how each must have ended.
 
-use std::time::Duration;
+use std::{
+    sync::{Mutex, mpsc},
+    time::Duration,
+};
 
 use harness::{Answer, Config, Connection, Exchange, Gateway, Next, Peer, Scheduler, soon};
 use serde_json::Value;
@@ -23,6 +26,25 @@ pub(crate) const USAGE: &str = r#"{"id":"c","object":"chat.completion.chunk","ch
 /// A peer that follows `script` but for the gateway's own looks.
 pub(crate) fn peer(script: impl Fn(&mut Exchange) -> Next + Send + Sync + 'static) -> Peer {
     Peer::start(move |exchange| if exchange.is_look() { exchange.answer_plainly() } else { script(exchange) })
+}
+
+/// A peer whose streams stay open after their first event until told to end.
+pub(crate) fn held() -> (Peer, mpsc::Sender<()>) {
+    let (end, ends) = mpsc::channel::<()>();
+    let ends = Mutex::new(ends);
+    let peer = peer(move |exchange| {
+        if exchange.request.body != STREAM.as_bytes() {
+            return exchange.answer_plainly();
+        }
+        exchange.begin_stream();
+        exchange.token("first");
+        let _ = ends.lock().expect("no script panics").recv();
+        exchange.token("last");
+        exchange.event(USAGE);
+        exchange.event("[DONE]");
+        exchange.end_chunks()
+    });
+    (peer, end)
 }
 
 /// A gateway for `m1` on these peers.
