@@ -24,12 +24,14 @@ pub use reference::{config_json_schema, config_reference_markdown};
 pub use selector::{Operator, Requirement, Selector};
 pub use violation::{Source, Violation, Violations};
 
+pub mod cluster;
 pub mod config;
 pub mod document;
 mod duration;
 mod effect;
 mod format;
 mod load;
+pub mod names;
 mod place;
 mod quantity;
 mod reference;

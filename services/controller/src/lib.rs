@@ -1,0 +1,1 @@
+//! Turns one InferenceGatewayConfig into a running gateway, and says in statuses how that went.

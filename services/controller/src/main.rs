@@ -1,0 +1,3 @@
+//! `inference-gateway-controller`.
+
+fn main() {}

@@ -1,0 +1,11 @@
+//! Which request goes where, as Gateways and HTTPRoutes say it.
+//!
+//! Two questions over one snapshot of a cluster ([`api::cluster::Objects`]): what hangs on what, and what is wrong with it
+//! ([`attach()`], from which the controller writes statuses); and where a request goes ([`Table`], which the data plane
+//! asks). The second is built from the first, so a status can never say one thing and a request meet another.
+//!
+//! Pure: no IO, no clock. It knows neither pools' loads nor HTTP libraries.
+
+mod attach;
+
+pub use attach::{Attached, attach};
