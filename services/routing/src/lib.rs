@@ -7,5 +7,16 @@
 //! Pure: no IO, no clock. It knows neither pools' loads nor HTTP libraries.
 
 mod attach;
+pub mod filter;
+mod hostname;
+mod rule;
+mod table;
+pub mod verdict;
 
-pub use attach::{Attached, attach};
+pub use attach::{
+    Attached, Attachment, GatewayState, ListenerState, PoolParent, Protocol, RouteParent, SupportedKind, attach,
+};
+pub use hostname::Hostname;
+pub use rule::{AppProtocol, Backend, Rule, Target, Timeouts};
+pub use table::{Asked, Found, HeaderSource, Table};
+pub use verdict::{Truth, Verdict};
