@@ -17,7 +17,7 @@ use arc_swap::ArcSwap;
 use proxy::{
     client::Clients,
     cores::Cores,
-    serve::{self, Limits, Serving},
+    serve::{self, Limits, Listener, Scheme, Serving},
 };
 use telemetry::{
     Metrics,
@@ -71,10 +71,15 @@ pub fn run(options: &Options) -> Result<()> {
         tokio::spawn(async move { waiting.pools.pump().await });
         let admin = admin::AdminListener::new(tokio::net::TcpListener::from_std(admin)?);
         tokio::spawn(axum::serve(admin, admin::router(Arc::clone(&world))).into_future());
-        let door = |core: usize| Door::new(Arc::clone(&world), clients[core].1.clone());
+        let door = {
+            let world = Arc::clone(&world);
+            move |core: usize, listener| Door::new(Arc::clone(&world), clients[core].1.clone(), listener)
+        };
         let drain = world.readiness.drain.clone();
         let refusals = refusals::book(Arc::clone(&world));
-        let serving = serve::start(data, &cores, limits(), door, drain, refusals).context("the data port")?;
+        let serving = serve::start(&cores, limits(), door, drain, refusals);
+        let listener = Listener { port: bound.0.port(), scheme: Scheme::Http };
+        serving.add(data, listener).context("the data port")?;
         announce(bound)?;
         let signal = signals.asked().await;
         tracing::info!("{signal}: draining");

@@ -8,7 +8,7 @@ use http::{HeaderValue, Response, request::Parts};
 use protocol::{Api, path::Dialect};
 use proxy::{
     client::{Chunks, Clients},
-    serve::RequestBody,
+    serve::{Listener, RequestBody},
 };
 
 use crate::{
@@ -30,6 +30,8 @@ pub struct Request {
     pub record: Box<Record>,
     /// Its id, as a header.
     pub request_id: HeaderValue,
+    /// The listener it came by.
+    pub listener: Listener,
     /// The connections of the core that serves it.
     pub clients: Clients,
     /// Routes in force when it came.

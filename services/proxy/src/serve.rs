@@ -1,4 +1,4 @@
-//! Listeners: one acceptor hands each connection to the core with the fewest open ones, where it stays.
+//! Listeners, which come and go: the acceptor of each hands a connection to the core with the fewest open ones, where it stays.
 //!
 //! HTTP/1.1 and HTTP/2 with prior knowledge are told apart by their first bytes, on the same port. hyper reads and writes
 //! the messages; this module adds what it leaves to others: separate limits for a slow head, a silent body, an idle
@@ -19,36 +19,24 @@ mod drain;
 mod http1;
 mod http2;
 mod request_body;
+mod serving;
 mod signal;
 mod wire;
 
-use std::{
-    convert::Infallible,
-    error::Error as StdError,
-    io,
-    net::{SocketAddr, TcpListener},
-    sync::Arc,
-    time::Duration,
-};
+use std::{convert::Infallible, error::Error as StdError, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http::{HeaderMap, Request, Response, StatusCode};
 use http_body::Body;
-use tokio::{task::JoinHandle, time};
 use tower::Service;
 
-use self::{acceptor::Acceptor, connection::Shared, signal::Level};
 pub use self::{
     drain::{Drain, Phase},
     request_body::{RequestBody, RequestBodyError},
+    serving::{AddError, Drained, LISTENERS_MAX, Listener, Scheme, Serving, start},
 };
-use crate::cores::Cores;
 
-/// How long nothing may end, at the end of a drain, before connections between requests are closed: longer than clients
-/// that are at work pause between two requests, and short beside the time that whoever stops a process gives it.
-const STILL_BEFORE_CLOSING: Duration = Duration::from_millis(250);
-
-/// What one listener allows its clients.
+/// What listeners allow their clients.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// From the accept, or from the first byte of a later request, to the end of its head.
@@ -65,7 +53,7 @@ pub struct Limits {
     pub headers_max: usize,
     /// Most open streams of one HTTP/2 connection.
     pub h2_streams_max: u32,
-    /// Most open connections of the listener; a further one is closed at once.
+    /// Most open connections of all listeners together; a further one is closed at once.
     pub connections_max: usize,
     /// How long a request that was answered early is still read and discarded, so that its sender gets to read the answer.
     pub linger: Duration,
@@ -132,20 +120,6 @@ pub struct Refusal {
 /// Called once for each refusal: counts it, and says what to answer.
 pub type Refusals = Arc<dyn Fn(Refused) -> Refusal + Send + Sync>;
 
-/// A listener at work. Dropping it stops accepting; connections go on until their cores end.
-pub struct Serving {
-    local_addr: SocketAddr,
-    shared: Arc<Shared>,
-    acceptor: JoinHandle<()>,
-}
-
-/// How a drain ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Drained {
-    /// Connections that were cut off because time was over.
-    pub aborted: usize,
-}
-
 /// A service that answers on connections: one clone per request.
 pub trait Answers<B>:
     Service<Request<RequestBody>, Response = Response<B>, Error = Infallible, Future: Send> + Clone + Send + 'static
@@ -161,99 +135,3 @@ impl<S, B> Answers<B> for S where
 pub trait Sendable: Body<Data = Bytes, Error: Into<Box<dyn StdError + Send + Sync>>> + Send + 'static {}
 
 impl<B> Sendable for B where B: Body<Data = Bytes, Error: Into<Box<dyn StdError + Send + Sync>>> + Send + 'static {}
-
-/// Serves `listener` on `cores` until `drain` begins. `service` is asked once per core.
-///
-/// The acceptor runs on the tokio runtime this is called in, which should not be one of the cores'.
-///
-/// # Errors
-/// The listener cannot be watched by that runtime.
-///
-/// # Panics
-/// Outside a tokio runtime.
-pub fn start<S, B>(
-    listener: TcpListener,
-    cores: &Cores,
-    limits: Limits,
-    service: impl Fn(usize) -> S,
-    drain: Drain,
-    refusals: Refusals,
-) -> io::Result<Serving>
-where
-    S: Answers<B>,
-    B: Sendable,
-{
-    let local_addr = listener.local_addr()?;
-    let shared = Arc::new(Shared::new(limits, cores.count(), refusals));
-    let services = cores.all().iter().enumerate().map(|(index, core)| (core.clone(), service(index))).collect();
-    let acceptor = Acceptor::new(listener, services, Arc::clone(&shared))?;
-    let acceptor = tokio::spawn(acceptor.run(drain));
-    Ok(Serving { local_addr, shared, acceptor })
-}
-
-impl Serving {
-    /// Where it listens.
-    pub fn local_addr(&self) -> SocketAddr {
-        self.local_addr
-    }
-
-    /// Connections open now.
-    pub fn open_connections(&self) -> usize {
-        self.shared.ledger.connections()
-    }
-
-    /// Requests being answered now.
-    pub fn open_requests(&self) -> usize {
-        self.shared.ledger.requests()
-    }
-
-    /// Waits for the drain to begin, and then for all connections to end, for at most `limit`; then cuts the rest off.
-    ///
-    /// Connections between requests stay open while any request is being answered, and until none has come for a quarter
-    /// of a second, so that a client which has not noticed yet is told by an answer instead of a lost request; then they
-    /// are closed.
-    pub async fn drained(self, limit: Duration) -> Drained {
-        self.drained_or(limit, || {}).await
-    }
-
-    /// [`Serving::drained`] that calls `cutting` before it cuts anything off.
-    pub async fn drained_or(self, limit: Duration, cutting: impl FnOnce()) -> Drained {
-        self.drained_until(time::sleep(limit), cutting).await
-    }
-
-    /// [`Serving::drained_or`] for as long as `over` has not happened. It is looked at from the beginning of the drain on.
-    pub async fn drained_until(mut self, over: impl Future<Output = ()>, cutting: impl FnOnce()) -> Drained {
-        // Only an abort of the runtime, or a panic, can make this an error; then nothing is accepted either.
-        let _stopped = (&mut self.acceptor).await;
-        let ledger = &self.shared.ledger;
-        tokio::select! {
-            biased;
-            () = wait_for_end(&self.shared) => return Drained { aborted: 0 },
-            () = over => {}
-        }
-        let aborted = ledger.connections();
-        cutting();
-        self.shared.signal.raise(Level::Aborted);
-        ledger.until(|| ledger.connections() == 0).await;
-        Drained { aborted }
-    }
-}
-
-impl Drop for Serving {
-    fn drop(&mut self) {
-        self.acceptor.abort();
-    }
-}
-
-async fn wait_for_end(shared: &Shared) {
-    let ledger = &shared.ledger;
-    loop {
-        ledger.until(|| ledger.requests() == 0).await;
-        let is_over = ledger.connections() == 0 || ledger.is_still_for(STILL_BEFORE_CLOSING).await;
-        if is_over && ledger.requests() == 0 {
-            break;
-        }
-    }
-    shared.signal.raise(Level::Closing);
-    ledger.until(|| ledger.connections() == 0).await;
-}

@@ -15,7 +15,10 @@ use http::{
     header::{CONNECTION, CONTENT_TYPE},
 };
 use protocol::{Api, Reason, headers::REQUEST_ID, path::Dialect};
-use proxy::{client::Clients, serve::RequestBody};
+use proxy::{
+    client::Clients,
+    serve::{Listener, RequestBody},
+};
 use tower::Service;
 
 use crate::{
@@ -35,12 +38,13 @@ use crate::{
 pub struct Door {
     world: Arc<World>,
     clients: Clients,
+    listener: Listener,
 }
 
 impl Door {
-    /// The door of the core that `clients` belong to.
-    pub fn new(world: Arc<World>, clients: Clients) -> Self {
-        Self { world, clients }
+    /// The door of the core that `clients` belong to, for connections that came by `listener`.
+    pub fn new(world: Arc<World>, clients: Clients, listener: Listener) -> Self {
+        Self { world, clients, listener }
     }
 }
 
@@ -70,6 +74,7 @@ impl Service<http::Request<RequestBody>> for Door {
             body,
             record,
             request_id: header,
+            listener: self.listener,
             clients: self.clients.clone(),
             routes: self.world.routes.load_full(),
             body_memory: Arc::clone(&self.world.body_memory),

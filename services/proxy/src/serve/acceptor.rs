@@ -11,7 +11,10 @@ use std::{
 };
 
 use socket2::SockRef;
-use tokio::time::{self, Instant};
+use tokio::{
+    sync::oneshot,
+    time::{self, Instant},
+};
 
 use super::{
     Answers, Drain, Phase, Refused, Sendable,
@@ -42,7 +45,8 @@ impl<S> Acceptor<S> {
         Ok(Self { listener: tokio::net::TcpListener::from_std(listener)?, cores, shared })
     }
 
-    pub(super) async fn run<B>(mut self, drain: Drain)
+    /// Accepts until the drain begins or the other end of `removed` is dropped.
+    pub(super) async fn run<B>(mut self, drain: Drain, removed: oneshot::Receiver<()>)
     where
         S: Answers<B>,
         B: Sendable,
@@ -50,6 +54,7 @@ impl<S> Acceptor<S> {
         tokio::select! {
             biased;
             () = drain.reached(Phase::Draining) => {}
+            _ = removed => {}
             () = self.accept_for_ever() => {}
         }
         let Self { listener, cores, shared } = self;
@@ -92,7 +97,9 @@ where
     S: Answers<B>,
     B: Sendable,
 {
-    if shared.ledger.connections() >= shared.limits.connections_max {
+    // Those of all listeners.
+    let open: usize = cores.iter().map(|(core, _)| core.open_connections()).sum();
+    if open >= shared.limits.connections_max {
         (shared.refusals)(Refused::NoConnection);
         return;
     }

@@ -13,4 +13,5 @@ mod serve_early;
 mod serve_gone;
 mod serve_http1;
 mod serve_http2;
+mod serve_listeners;
 mod through;

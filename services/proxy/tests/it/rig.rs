@@ -13,7 +13,7 @@ use http::{Request, Response};
 use http_body_util::{BodyExt, Full, combinators::UnsyncBoxBody};
 use proxy::{
     cores::Cores,
-    serve::{self, Drain, Limits, Refusal, Refused, RequestBody, Serving},
+    serve::{self, Drain, Limits, Listener, Refusal, Refused, RequestBody, Scheme, Serving},
 };
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -24,6 +24,9 @@ use tokio::{
 
 /// No test's step takes as long.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The port that clients of a test's first listener would name.
+pub(crate) const PORT: u16 = 80;
 
 /// How soon a client's leaving must be known.
 pub(crate) const AT_ONCE: Duration = Duration::from_millis(100);
@@ -58,7 +61,7 @@ pub(crate) struct Door {
 impl Door {
     pub(crate) fn open<F, A>(limits: Limits, handle: F) -> Self
     where
-        F: Fn(Request<RequestBody>) -> A + Clone + Send + 'static,
+        F: Fn(Request<RequestBody>) -> A + Clone + Send + Sync + 'static,
         A: Future<Output = Response<AnyBody>> + Send + 'static,
     {
         let cores = Cores::start(2, "door").unwrap();
@@ -72,15 +75,16 @@ impl Door {
                 body: Bytes::from(format!("{{\"{what:?}\":1}}")),
             }
         });
-        let service = |_core| {
+        let service = move |_core, _listener| {
             let handle = handle.clone();
             tower::service_fn(move |request| {
                 let answer = handle(request);
                 async move { Ok(answer.await) }
             })
         };
-        let serving = serve::start(loopback(), &cores, limits, service, drain.clone(), refusals).unwrap();
-        Self { address: serving.local_addr(), serving: Some(serving), drain, refused, _cores: cores }
+        let serving = serve::start(&cores, limits, service, drain.clone(), refusals);
+        let address = serving.add(loopback(), Listener { port: PORT, scheme: Scheme::Http }).unwrap();
+        Self { address, serving: Some(serving), drain, refused, _cores: cores }
     }
 
     /// Answers 200 with the body it was sent.

@@ -51,7 +51,7 @@ async fn g07_streams_end_idle_connections_are_told_and_nobody_new_comes_in() {
     assert_eq!(door.drain.phase(), Phase::Announced);
     served(&door).await;
     door.drain.begin();
-    let draining = tokio::spawn(serving.drained(Duration::from_secs(60)));
+    let draining = tokio::spawn(async move { serving.drained(Duration::from_secs(60)).await });
     soon(async { while TcpStream::connect(door.address).await.is_ok() {} }).await;
 
     // An idle connection still gets an answer, with the news.

@@ -256,7 +256,7 @@ async fn g07_a_drain_lets_streams_end_and_takes_no_more() {
     })
     .await;
     door.drain.begin();
-    let draining = tokio::spawn(serving.drained(Duration::from_secs(60)));
+    let draining = tokio::spawn(async move { serving.drained(Duration::from_secs(60)).await });
     // The client is told: no stream can be opened any more.
     soon(async {
         while let Ok(ready) = sender.clone().ready().await {

@@ -18,7 +18,7 @@ use parking_lot::Mutex;
 use pool::{Endpoint, EndpointId, Moment, Observation};
 use proxy::{
     client::{Clients, Destination, Protocol},
-    serve::RequestBody,
+    serve::{Listener, RequestBody, Scheme},
 };
 use serde_json::Value;
 use telemetry::{
@@ -47,6 +47,8 @@ use crate::{
 
 /// Models of this process: one behind which endpoints listen, and one behind which nobody does.
 const MODELS: [&str; 2] = ["up", "down"];
+
+const LISTENER: Listener = Listener { port: 80, scheme: Scheme::Http };
 
 pub(super) struct Site {
     runtime: tokio::runtime::Runtime,
@@ -148,7 +150,7 @@ impl Site {
         let request = Request::post("/v1/chat/completions").header("x-request-id", id);
         let request = request.header("content-type", "application/json");
         let request = request.body(RequestBody::from(Bytes::from(body.to_string()))).unwrap();
-        let answered = Door::new(Arc::clone(&self.world), self.clients.clone()).call(request);
+        let answered = Door::new(Arc::clone(&self.world), self.clients.clone(), LISTENER).call(request);
         Box::pin(async { answered.await.unwrap_or_else(|never| match never {}) })
     }
 
