@@ -181,6 +181,17 @@ catalog! {
         [], Process, "Resident memory of the process.";
     PROCESS_START: "process_start_time_seconds", Kind::Gauge, "seconds since 1970",
         [], Process, "When the process started.";
+    CONTROLLER_LEADER: "inference_gateway_controller_leader", Kind::Gauge, "0 or 1",
+        [], Process, "1 in the copy of the controller that writes.";
+    CONTROLLER_PASSES: "inference_gateway_controller_passes_total", Kind::Counter, "passes",
+        [Label { name: "result", values: "`settled` (nothing to write), `written`, `failed` (tried again later)" }],
+        Process, "Looks of the controller at one config or Gateway, by how they ended.";
+    CONTROLLER_WRITES: "inference_gateway_controller_writes_total", Kind::Counter, "calls",
+        [Label { name: "verb", values: "`apply`, `delete`, `status`, `event`, `finalizer`" },
+         Label { name: "result", values: "`ok`, `conflict`, `refused`, `unavailable`" }],
+        Process, "Writing calls of the controller to the API server.";
+    CONTROLLER_WAITING: "inference_gateway_controller_waiting", Kind::Gauge, "objects",
+        [], Process, "Configs and Gateways whose last pass failed, and that wait for the next try.";
 }
 
 /// The row of a name, if there is one.
