@@ -36,6 +36,9 @@ const HASH_DIGITS: usize = 8;
 /// Added to a listener's port where a process may not bind it: below 1024, the port inside the pod is this much higher.
 pub const PRIVILEGED_PORT_SHIFT: u16 = 10_000;
 
+/// Port of the admin API inside a data plane pod: no listener can have it.
+pub const ADMIN_PORT: u16 = 9090;
+
 /// Port that a data plane pod listens on for a listener's port.
 #[must_use]
 pub const fn pod_port(listener: u16) -> u16 {

@@ -9,11 +9,11 @@ use serde::de::DeserializeOwned;
 use serde_json::Value as Json;
 
 use crate::{
-    ApiKeySource, AppProtocol, Bbr, Config, EndpointSpec, EndpointTls, EngineType, Limit, LimitKey, Operator,
-    PickerProfile, Requirement, Scheduler, Selector, Signals, Timeouts, Usage, Weights,
+    ApiKeySource, AppProtocol, Bbr, Config, EndpointSpec, EndpointTls, EngineType, Limit, LimitKey, PickerProfile,
+    Scheduler, Signals, Timeouts, Usage, Weights,
     document::{
-        self, AppProtocolName, BbrSpec, EngineName, ExpressionOperator, InferenceGatewayConfig, Kind, LabelSelector,
-        PickerName, SchedulerSpec, ServerTls, SignalsSpec, TimeoutsSpec, UsageMode, WeightsSpec,
+        self, AppProtocolName, BbrSpec, EngineName, InferenceGatewayConfig, Kind, PickerName, SchedulerSpec, ServerTls,
+        SignalsSpec, TimeoutsSpec, UsageMode, WeightsSpec,
     },
     duration::GatewayDuration,
     load::{DEFAULT_NAMESPACE, Item},
@@ -95,7 +95,7 @@ fn scheduler(
     let flow_control = flow_control::merged(shared, spec.flow_control, item, findings)?;
     let own = |(_, base): &(&String, &String)| **base == spec.model_name;
     Some(Scheduler {
-        selector: selector(spec.model_selector),
+        selector: spec.model_selector.into(),
         target_port: spec.target_port,
         protocol: protocol(spec.app_protocol),
         engine: engine(spec.engine_type),
@@ -124,20 +124,6 @@ fn limit(spec: document::Limit) -> Limit {
         output_tokens_per_minute: number(spec.output_tokens_per_minute),
         concurrent_requests: number(spec.concurrent_requests),
     }
-}
-
-fn selector(spec: LabelSelector) -> Selector {
-    let requirements = spec.match_expressions.into_iter().map(|expression| {
-        let values = expression.values.into_iter().collect();
-        let operator = match expression.operator {
-            ExpressionOperator::In => Operator::In(values),
-            ExpressionOperator::NotIn => Operator::NotIn(values),
-            ExpressionOperator::Exists => Operator::Exists,
-            ExpressionOperator::DoesNotExist => Operator::DoesNotExist,
-        };
-        Requirement { key: expression.key, operator }
-    });
-    Selector { match_labels: spec.match_labels, requirements: requirements.collect() }
 }
 
 fn protocol(name: AppProtocolName) -> AppProtocol {

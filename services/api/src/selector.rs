@@ -5,6 +5,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::document::{ExpressionOperator, LabelSelector};
+
 /// `matchLabels` and `matchExpressions`, all of which must hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selector {
@@ -41,6 +43,22 @@ impl Selector {
     pub fn matches(&self, labels: &BTreeMap<String, String>) -> bool {
         self.match_labels.iter().all(|(key, value)| labels.get(key) == Some(value))
             && self.requirements.iter().all(|requirement| requirement.matches(labels))
+    }
+}
+
+impl From<LabelSelector> for Selector {
+    fn from(spec: LabelSelector) -> Self {
+        let requirements = spec.match_expressions.into_iter().map(|expression| {
+            let values = expression.values.into_iter().collect();
+            let operator = match expression.operator {
+                ExpressionOperator::In => Operator::In(values),
+                ExpressionOperator::NotIn => Operator::NotIn(values),
+                ExpressionOperator::Exists => Operator::Exists,
+                ExpressionOperator::DoesNotExist => Operator::DoesNotExist,
+            };
+            Requirement { key: expression.key, operator }
+        });
+        Self { match_labels: spec.match_labels, requirements: requirements.collect() }
     }
 }
 

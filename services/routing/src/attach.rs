@@ -2,11 +2,18 @@
 //!
 //! Everything that is wrong is said, in the words of the Gateway API. Nothing of other controllers' Gateways appears.
 
+mod certificate;
+mod gateway;
+mod listener;
+mod pool;
+pub(crate) mod reference;
+mod route;
+
 use std::collections::BTreeMap;
 
 use api::cluster::{ObjectKey, Objects, ParentRef};
 
-use crate::{Hostname, Verdict};
+use crate::{Hostname, Verdict, compile, verdict::kind};
 
 /// What of a snapshot belongs together, and what is wrong with it. Only what is ours.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -63,7 +70,8 @@ pub struct RouteParent {
     /// As the route writes it: status entries repeat it.
     pub parent: ParentRef,
     pub gateway: ObjectKey,
-    /// Listeners that it hangs on; empty unless it is accepted.
+    /// Listeners that it hangs on. A route with nothing but rules that cannot be followed hangs on them too, and answers
+    /// 500 there: what it matches must not fall through to a rule that asks for less.
     pub on: Vec<Attachment>,
     pub conditions: Vec<Verdict>,
 }
@@ -88,12 +96,49 @@ impl ListenerState {
     /// Whether requests are taken on it.
     #[must_use]
     pub fn serves(&self) -> bool {
-        crate::verdict::of(&self.conditions, crate::verdict::kind::PROGRAMMED).is_some_and(Verdict::is_true)
+        verdict_holds(&self.conditions, kind::PROGRAMMED)
     }
 }
 
 /// Looks at a snapshot as the controller named `controller`.
 #[must_use]
-pub fn attach(_objects: &Objects, _controller: &str) -> Attached {
-    Attached::default()
+pub fn attach(objects: &Objects, controller: &str) -> Attached {
+    let mut attached = Attached::default();
+    for (key, gateway) in gateway::ours(objects, controller) {
+        attached.gateways.insert(key.clone(), gateway::state(objects, gateway));
+    }
+    let mut naming = pool::Naming::default();
+    for (key, route) in &objects.routes {
+        let compiled = compile::route(objects, route);
+        let parents = route::parents(objects, &attached.gateways, route, &compiled);
+        if parents.is_empty() {
+            continue;
+        }
+        attached.count(&parents);
+        naming.add(&compiled, &parents);
+        attached.routes.insert(key.clone(), parents);
+    }
+    attached.pools = naming.finish(objects);
+    attached
+}
+
+impl Attached {
+    /// Counts a route on the listeners that it hangs on: once each, however often it names them.
+    fn count(&mut self, parents: &[RouteParent]) {
+        let accepted = parents.iter().filter(|it| verdict_holds(&it.conditions, kind::ACCEPTED));
+        let mut on: Vec<(&ObjectKey, usize)> =
+            accepted.flat_map(|it| it.on.iter().map(|at| (&it.gateway, at.listener))).collect();
+        on.sort();
+        on.dedup();
+        for (gateway, at) in on {
+            let listener = self.gateways.get_mut(gateway).and_then(|it| it.listeners.get_mut(at));
+            if let Some(listener) = listener {
+                listener.attached_routes += 1;
+            }
+        }
+    }
+}
+
+fn verdict_holds(verdicts: &[Verdict], kind: &str) -> bool {
+    crate::verdict::of(verdicts, kind).is_some_and(Verdict::is_true)
 }

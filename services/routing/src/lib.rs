@@ -7,8 +7,11 @@
 //! Pure: no IO, no clock. It knows neither pools' loads nor HTTP libraries.
 
 mod attach;
+mod compile;
 pub mod filter;
 mod hostname;
+mod matching;
+mod query;
 mod rule;
 mod table;
 pub mod verdict;
@@ -18,5 +21,5 @@ pub use attach::{
 };
 pub use hostname::Hostname;
 pub use rule::{AppProtocol, Backend, Rule, Target, Timeouts};
-pub use table::{Asked, Found, HeaderSource, Table};
+pub use table::{Asked, Found, HeaderSource, Table, without_port};
 pub use verdict::{Truth, Verdict};

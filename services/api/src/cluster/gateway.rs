@@ -28,6 +28,9 @@ pub struct GatewaySpec {
     /// Addresses asked for: none can be given, and the status says so.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub addresses: Vec<serde_json::Value>,
+    /// What is demanded of clients' certificates, or shown to endpoints: not done, and so never passed over in silence.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tls: Option<serde_json::Value>,
 }
 
 /// Labels and annotations of what is made for a Gateway.
