@@ -17,7 +17,7 @@ use arc_swap::ArcSwap;
 use proxy::{
     client::Clients,
     cores::Cores,
-    serve::{self, Limits, Listener, Scheme, Serving},
+    serve::{self, Limits, Listener, Scheme, Serving, tls::Tls},
 };
 use telemetry::{
     Metrics,
@@ -79,7 +79,7 @@ pub fn run(options: &Options) -> Result<()> {
         let refusals = refusals::book(Arc::clone(&world));
         let serving = serve::start(&cores, limits(), door, drain, refusals);
         let listener = Listener { port: bound.0.port(), scheme: Scheme::Http };
-        serving.add(data, listener).context("the data port")?;
+        serving.add(data, listener, Tls::plain()).context("the data port")?;
         announce(bound)?;
         let signal = signals.asked().await;
         tracing::info!("{signal}: draining");

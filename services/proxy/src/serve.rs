@@ -1,6 +1,7 @@
 //! Listeners, which come and go: the acceptor of each hands a connection to the core with the fewest open ones, where it stays.
 //!
-//! HTTP/1.1 and HTTP/2 with prior knowledge are told apart by their first bytes, on the same port. hyper reads and writes
+//! HTTP/1.1 and HTTP/2 with prior knowledge are told apart by their first bytes, on the same port; over TLS, see [`tls`], by
+//! what was agreed on. hyper reads and writes
 //! the messages; this module adds what it leaves to others: separate limits for a slow head, a silent body, an idle
 //! connection and a reader that stopped; answers that can be read although the request was not; a client's leaving being
 //! noticed whatever lies unread before it; and a drain in which nobody is cut off who could be served.
@@ -21,6 +22,7 @@ mod http2;
 mod request_body;
 mod serving;
 mod signal;
+pub mod tls;
 mod wire;
 
 use std::{convert::Infallible, error::Error as StdError, sync::Arc, time::Duration};
@@ -93,6 +95,10 @@ pub enum Refused {
     HeadTimeout,
     /// Over `connections_max`, or the process has no file descriptor left; nothing is answered.
     NoConnection,
+    /// No TLS was agreed on: no request, and TLS has told the client what it can.
+    Handshake,
+    /// A handshake was begun and not ended in time; nothing is answered.
+    HandshakeTimeout,
 }
 
 impl Refused {
@@ -103,7 +109,7 @@ impl Refused {
             Self::HeadTooLarge => Some(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE),
             Self::UriTooLong => Some(StatusCode::URI_TOO_LONG),
             Self::HeadTimeout => Some(StatusCode::REQUEST_TIMEOUT),
-            Self::NoConnection => None,
+            Self::NoConnection | Self::Handshake | Self::HandshakeTimeout => None,
         }
     }
 }

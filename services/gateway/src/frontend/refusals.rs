@@ -35,12 +35,14 @@ const fn cause(refused: Refused) -> &'static str {
         Refused::HeadTooLarge | Refused::UriTooLong => "head_too_large",
         Refused::HeadTimeout => "head_timeout",
         Refused::NoConnection => "limit",
+        Refused::Handshake => "tls_handshake",
+        Refused::HandshakeTimeout => "tls_timeout",
     }
 }
 
 const fn words(refused: Refused) -> (Reason, &'static str) {
     match refused {
-        Refused::BadRequest | Refused::NoConnection => {
+        Refused::BadRequest | Refused::NoConnection | Refused::Handshake | Refused::HandshakeTimeout => {
             (Reason::InvalidRequest, "the request is not HTTP, or its length can be read in two ways: check the client")
         }
         Refused::HeadTooLarge => {

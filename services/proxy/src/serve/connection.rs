@@ -5,20 +5,26 @@ use std::{
     pin::pin,
     sync::Arc,
     task::Poll,
+    time::Duration,
 };
 
 use bytes::{Bytes, BytesMut};
 use hyper::server::conn;
 use hyper_util::rt::TokioExecutor;
-use tokio::{net::TcpStream, time};
+use tokio::{
+    net::TcpStream,
+    time::{self, Instant},
+};
+use tokio_rustls::TlsAcceptor;
 
 use super::{
-    Answers, Limits, Refusals, Sendable,
+    Answers, Limits, Refusals, Refused, Sendable,
     activity::Activity,
     discard::Discard,
     http1, http2,
     signal::{Ledger, Level, Listening, Signal},
-    wire::{Spoken, Wire},
+    tls::{self, Tls},
+    wire::{Link, Sock, Spoken, Wire},
 };
 use crate::cores::OpenConnection;
 
@@ -28,6 +34,9 @@ const HTTP2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// Bytes read at first, while finding out what is spoken.
 const FIRST_READ_BYTES: usize = 4 * 1024;
 
+/// How long a handshake that was begun may go on when the listener closes.
+const HANDSHAKE_AT_CLOSE_MAX: Duration = Duration::from_secs(1);
+
 /// What all connections of a listener share.
 pub(super) struct Shared {
     pub(super) limits: Limits,
@@ -36,6 +45,7 @@ pub(super) struct Shared {
     pub(super) ledger: Ledger,
     pub(super) http1: conn::http1::Builder,
     pub(super) http2: conn::http2::Builder<TokioExecutor>,
+    tls: Arc<Tls>,
 }
 
 /// A connection's place in the counts.
@@ -55,7 +65,7 @@ pub(super) enum End {
 }
 
 impl Shared {
-    pub(super) fn new(limits: Limits, cores: usize, refusals: Refusals) -> Self {
+    pub(super) fn new(limits: Limits, cores: usize, refusals: Refusals, tls: Arc<Tls>) -> Self {
         Self {
             http1: http1::builder(&limits),
             http2: http2::builder(&limits),
@@ -63,6 +73,7 @@ impl Shared {
             refusals,
             signal: Arc::default(),
             ledger: Ledger::new(cores),
+            tls,
         }
     }
 
@@ -100,9 +111,12 @@ where
     let activity = Arc::new(Activity::new(counted));
     let mut listening = shared.signal.listen();
 
-    let first = time::timeout(shared.limits.head_timeout, first_bytes(&socket));
-    let Some(Ok(Some((spoken, first)))) = unless(Level::Closing, &mut listening, first).await else { return };
-    let wire = Wire::new(Arc::clone(&socket), Arc::clone(&activity), first, spoken);
+    let begun = match shared.tls.acceptor() {
+        Some(acceptor) => secured(acceptor, &socket, &activity, &mut listening).await,
+        None => in_plain_text(&socket, &shared.limits, &mut listening).await,
+    };
+    let Some((spoken, link)) = begun else { return };
+    let wire = Wire::new(link, Arc::clone(&activity), spoken);
     let end = match spoken {
         Spoken::Http1 => http1::run(wire, &socket, service, &activity, &mut listening).await,
         Spoken::Http2 => http2::run(wire, &socket, service, &activity, &mut listening).await,
@@ -110,6 +124,48 @@ where
     if end == End::Linger {
         let lingering = Discard::new(&shared.limits).linger(&socket, &shared.limits);
         unless(Level::Aborted, &mut listening, lingering).await;
+    }
+}
+
+/// Finds out what is spoken. `None` if the client left, or the listener closes, before.
+async fn in_plain_text(socket: &Arc<TcpStream>, limits: &Limits, listening: &mut Listening) -> Option<(Spoken, Link)> {
+    let first = time::timeout(limits.head_timeout, first_bytes(socket));
+    let (spoken, first) = unless(Level::Closing, listening, first).await?.ok()??;
+    Some((spoken, Link::Plain { socket: Arc::clone(socket), first }))
+}
+
+/// Agrees on TLS. `None` if that fails, or the listener closes before anything came.
+///
+/// Of a client that has begun, the request may be on its way in the same flight as the end of the handshake: when the
+/// listener closes, it has a moment left.
+async fn secured(
+    acceptor: TlsAcceptor,
+    socket: &Arc<TcpStream>,
+    activity: &Arc<Activity>,
+    listening: &mut Listening,
+) -> Option<(Spoken, Link)> {
+    let shared = &activity.counted.shared;
+    let due = Instant::now() + shared.limits.head_timeout;
+    let begun = time::timeout_at(due, socket.readable());
+    unless(Level::Closing, listening, begun).await?.ok()?.ok()?;
+    let sock = Sock::new(Arc::clone(socket), Arc::clone(activity));
+    let mut handshake = pin!(time::timeout_at(due, tls::accept(acceptor, sock)));
+    let done = match unless(Level::Closing, listening, handshake.as_mut()).await {
+        Some(done) => done,
+        None => time::timeout(HANDSHAKE_AT_CLOSE_MAX, handshake).await.ok()?,
+    };
+    match done {
+        Ok(Ok(stream)) => Some((tls::spoken(&stream), Link::Tls(stream))),
+        Ok(Err(error)) => {
+            if !tls::is_gone(&error) {
+                (shared.refusals)(Refused::Handshake);
+            }
+            None
+        }
+        Err(_) => {
+            (shared.refusals)(Refused::HandshakeTimeout);
+            None
+        }
     }
 }
 

@@ -203,7 +203,8 @@ async fn refuse(wire: &mut Wire, activity: &Activity, refused: Refused) -> std::
     answer.put_slice(b"\r\n\r\n");
     answer.put_slice(&refusal.body);
     wire.write_all(&answer).await?;
-    wire.flush().await
+    wire.flush().await?;
+    wire.shutdown().await
 }
 
 /// Whether closing now would answer unread bytes with a reset, which can destroy an answer still on its way.

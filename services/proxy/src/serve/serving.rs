@@ -18,7 +18,9 @@ use parking_lot::Mutex;
 use thiserror::Error;
 use tokio::{sync::oneshot, task::JoinHandle, time};
 
-use super::{Answers, Drain, Limits, Phase, Refusals, Sendable, acceptor::Acceptor, connection::Shared, signal::Level};
+use super::{
+    Answers, Drain, Limits, Phase, Refusals, Sendable, acceptor::Acceptor, connection::Shared, signal::Level, tls::Tls,
+};
 use crate::cores::Cores;
 
 /// Listeners at most, those included that were removed and still drain: as many ports as a Gateway can name.
@@ -89,7 +91,7 @@ pub struct Serving {
 }
 
 /// Begins to serve on a socket, and ends when told.
-type Open = dyn Fn(TcpListener, Listener) -> io::Result<Running> + Send + Sync;
+type Open = dyn Fn(TcpListener, Listener, Arc<Tls>) -> io::Result<Running> + Send + Sync;
 
 struct Running {
     listener: Listener,
@@ -124,9 +126,9 @@ where
 {
     let cores = cores.all().to_vec();
     let ends = drain.clone();
-    let open = move |socket: TcpListener, listener: Listener| {
+    let open = move |socket: TcpListener, listener: Listener, tls: Arc<Tls>| {
         let local_addr = socket.local_addr()?;
-        let shared = Arc::new(Shared::new(limits.clone(), cores.len(), Arc::clone(&refusals)));
+        let shared = Arc::new(Shared::new(limits.clone(), cores.len(), Arc::clone(&refusals), tls));
         let services = cores.iter().enumerate().map(|(index, core)| (core.clone(), service(index, listener))).collect();
         let acceptor = Acceptor::new(socket, services, Arc::clone(&shared))?;
         let (remove, removed) = oneshot::channel();
@@ -144,7 +146,7 @@ where
 }
 
 impl Serving {
-    /// Serves on `socket`, too, and says where that is.
+    /// Serves on `socket`, too, and says where that is. `tls` says what is spoken there, and may change it later.
     ///
     /// The acceptor runs on the tokio runtime this is called in, which should not be one of the cores'.
     ///
@@ -153,7 +155,7 @@ impl Serving {
     ///
     /// # Panics
     /// Outside a tokio runtime.
-    pub fn add(&self, socket: TcpListener, listener: Listener) -> Result<SocketAddr, AddError> {
+    pub fn add(&self, socket: TcpListener, listener: Listener, tls: Arc<Tls>) -> Result<SocketAddr, AddError> {
         let mut listeners = self.listeners.lock();
         listeners.retain(|running| !running.task.is_finished());
         if self.drain.phase() >= Phase::Draining {
@@ -165,7 +167,7 @@ impl Serving {
         if listeners.iter().any(|running| running.is_open(listener.port)) {
             return Err(AddError::Taken(listener.port));
         }
-        let running = (self.open)(socket, listener)?;
+        let running = (self.open)(socket, listener, tls)?;
         let local_addr = running.local_addr;
         listeners.push(running);
         Ok(local_addr)

@@ -16,6 +16,7 @@ use tokio::{
     io::{AsyncRead, AsyncWrite, Interest, ReadBuf},
     net::TcpStream,
 };
+use tokio_rustls::server::TlsStream;
 
 use super::activity::Activity;
 
@@ -29,16 +30,28 @@ pub(super) enum Spoken {
 }
 
 pub(super) struct Wire {
-    socket: Arc<TcpStream>,
+    link: Link,
     activity: Arc<Activity>,
-    /// Read while finding out what is spoken.
-    first: Bytes,
     spoken: Spoken,
 }
 
+/// What carries the bytes.
+pub(super) enum Link {
+    /// The socket itself, and what was read while finding out what is spoken.
+    Plain { socket: Arc<TcpStream>, first: Bytes },
+    /// TLS on the socket.
+    Tls(Box<TlsStream<Sock>>),
+}
+
+/// The socket as TLS sees it. Limits for a client that does not read count what leaves here.
+pub(super) struct Sock {
+    socket: Arc<TcpStream>,
+    activity: Arc<Activity>,
+}
+
 impl Wire {
-    pub(super) fn new(socket: Arc<TcpStream>, activity: Arc<Activity>, first: Bytes, spoken: Spoken) -> Self {
-        Self { socket, activity, first, spoken }
+    pub(super) fn new(link: Link, activity: Arc<Activity>, spoken: Spoken) -> Self {
+        Self { link, activity, spoken }
     }
 
     /// HTTP/2 has bytes that begin no request.
@@ -58,26 +71,33 @@ impl Wire {
         }
         true
     }
+}
 
-    fn poll_write_with(
-        &self,
-        cx: &mut Context<'_>,
-        write: impl Fn(&TcpStream) -> io::Result<usize>,
-    ) -> Poll<io::Result<usize>> {
-        loop {
-            match self.socket.poll_write_ready(cx) {
-                Poll::Ready(ready) => ready?,
-                Poll::Pending => {
-                    self.activity.write_blocked();
-                    return Poll::Pending;
-                }
+impl Sock {
+    pub(super) fn new(socket: Arc<TcpStream>, activity: Arc<Activity>) -> Self {
+        Self { socket, activity }
+    }
+}
+
+fn poll_write_with(
+    socket: &TcpStream,
+    activity: &Activity,
+    cx: &mut Context<'_>,
+    write: impl Fn(&TcpStream) -> io::Result<usize>,
+) -> Poll<io::Result<usize>> {
+    loop {
+        match socket.poll_write_ready(cx) {
+            Poll::Ready(ready) => ready?,
+            Poll::Pending => {
+                activity.write_blocked();
+                return Poll::Pending;
             }
-            match write(&self.socket) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                done => {
-                    self.activity.wrote();
-                    return Poll::Ready(done);
-                }
+        }
+        match write(socket) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            done => {
+                activity.wrote();
+                return Poll::Ready(done);
             }
         }
     }
@@ -109,15 +129,17 @@ pub(super) fn poll_read_shared(
 
 impl AsyncRead for Wire {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        if !self.first.is_empty() {
-            let bytes = self.first.len().min(buf.remaining());
-            buf.put_slice(&self.first[..bytes]);
-            self.first.advance(bytes);
-            self.note_read();
-            return Poll::Ready(Ok(()));
+        let before = buf.filled().len();
+        match &mut self.link {
+            Link::Plain { first, .. } if !first.is_empty() => {
+                let bytes = first.len().min(buf.remaining());
+                buf.put_slice(&first[..bytes]);
+                first.advance(bytes);
+            }
+            Link::Plain { socket, .. } => _ = ready!(poll_read_shared(socket, cx, buf))?,
+            Link::Tls(stream) => ready!(Pin::new(stream).poll_read(cx, buf))?,
         }
-        let bytes = ready!(poll_read_shared(&self.socket, cx, buf))?;
-        if bytes > 0 {
+        if buf.filled().len() > before {
             self.note_read();
         }
         Poll::Ready(Ok(()))
@@ -125,11 +147,68 @@ impl AsyncRead for Wire {
 }
 
 impl AsyncWrite for Wire {
-    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         if self.keeps_back(buf) {
             return Poll::Ready(Ok(buf.len()));
         }
-        self.poll_write_with(cx, |socket| socket.try_write(buf))
+        let Self { link, activity, .. } = &mut *self;
+        match link {
+            Link::Plain { socket, .. } => poll_write_with(socket, activity, cx, |socket| socket.try_write(buf)),
+            Link::Tls(stream) => Pin::new(stream).poll_write(cx, buf),
+        }
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        if self.keeps_back(bufs.first().map_or(&[], |buf| buf)) {
+            return Poll::Ready(Ok(bufs.iter().map(|buf| buf.len()).sum()));
+        }
+        let Self { link, activity, .. } = &mut *self;
+        match link {
+            Link::Plain { socket, .. } => {
+                poll_write_with(socket, activity, cx, |socket| socket.try_write_vectored(bufs))
+            }
+            Link::Tls(stream) => Pin::new(stream).poll_write_vectored(cx, bufs),
+        }
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if let Link::Tls(stream) = &mut self.link {
+            ready!(Pin::new(stream).poll_flush(cx))?;
+        }
+        self.activity.flushed();
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        // With an answer kept back there is still something to say.
+        if self.activity.refused().is_some() {
+            return Poll::Ready(Ok(()));
+        }
+        match &mut self.link {
+            Link::Plain { socket, .. } => finish_writing(socket),
+            Link::Tls(stream) => ready!(Pin::new(stream).poll_shutdown(cx))?,
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncRead for Sock {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        poll_read_shared(&self.socket, cx, buf).map_ok(|_bytes| ())
+    }
+}
+
+impl AsyncWrite for Sock {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        poll_write_with(&self.socket, &self.activity, cx, |socket| socket.try_write(buf))
     }
 
     fn poll_write_vectored(
@@ -137,10 +216,7 @@ impl AsyncWrite for Wire {
         cx: &mut Context<'_>,
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        if self.keeps_back(bufs.first().map_or(&[], |buf| buf)) {
-            return Poll::Ready(Ok(bufs.iter().map(|buf| buf.len()).sum()));
-        }
-        self.poll_write_with(cx, |socket| socket.try_write_vectored(bufs))
+        poll_write_with(&self.socket, &self.activity, cx, |socket| socket.try_write_vectored(bufs))
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -148,15 +224,11 @@ impl AsyncWrite for Wire {
     }
 
     fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.activity.flushed();
         Poll::Ready(Ok(()))
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        // With an answer kept back there is still something to say.
-        if self.activity.refused().is_none() {
-            finish_writing(&self.socket);
-        }
+        finish_writing(&self.socket);
         Poll::Ready(Ok(()))
     }
 }

@@ -13,7 +13,7 @@ use http::{Request, Response};
 use http_body_util::{BodyExt, Full, combinators::UnsyncBoxBody};
 use proxy::{
     cores::Cores,
-    serve::{self, Drain, Limits, Listener, Refusal, Refused, RequestBody, Scheme, Serving},
+    serve::{self, Drain, Limits, Listener, Refusal, Refused, RequestBody, Scheme, Serving, tls::Tls},
 };
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -83,7 +83,7 @@ impl Door {
             })
         };
         let serving = serve::start(&cores, limits, service, drain.clone(), refusals);
-        let address = serving.add(loopback(), Listener { port: PORT, scheme: Scheme::Http }).unwrap();
+        let address = serving.add(loopback(), Listener { port: PORT, scheme: Scheme::Http }, Tls::plain()).unwrap();
         Self { address, serving: Some(serving), drain, refused, _cores: cores }
     }
 

@@ -7,7 +7,7 @@ use std::{
 
 use proxy::{
     cores::Cores,
-    serve::{self, AddError, Drain, Drained, LISTENERS_MAX, Limits, Listener, Refusal, Scheme, Serving},
+    serve::{self, AddError, Drain, Drained, LISTENERS_MAX, Limits, Listener, Refusal, Scheme, Serving, tls::Tls},
 };
 use tokio::{net::TcpStream, sync::watch};
 
@@ -46,7 +46,7 @@ fn site(limits: Limits) -> Site {
 
 impl Site {
     fn add(&self, port: u16) -> SocketAddr {
-        self.serving.add(loopback(), http(port)).unwrap()
+        self.serving.add(loopback(), http(port), Tls::plain()).unwrap()
     }
 
     async fn until_requests(&self, requests: usize) {
@@ -77,11 +77,11 @@ async fn ask(to: SocketAddr) -> String {
 async fn a_request_knows_the_listener_it_came_by() {
     let site = site(Limits::default());
     let (plain, other) = (site.add(80), site.add(8080));
-    let tls = site.serving.add(loopback(), Listener { port: 443, scheme: Scheme::Https }).unwrap();
+    let tls = site.serving.add(loopback(), Listener { port: 443, scheme: Scheme::Https }, Tls::plain()).unwrap();
     assert_eq!(ask(plain).await, "http:80");
     assert_eq!(ask(other).await, "http:8080");
     assert_eq!(ask(tls).await, "https:443");
-    assert!(matches!(site.serving.add(loopback(), http(80)), Err(AddError::Taken(80))));
+    assert!(matches!(site.serving.add(loopback(), http(80), Tls::plain()), Err(AddError::Taken(80))));
     assert_eq!(site.serving.listeners().len(), 3);
 }
 
@@ -102,7 +102,7 @@ async fn a_removed_listener_closes_its_socket_and_lets_its_answers_end() {
 
     // Its address can be used again before its last connection has ended.
     let again = std::net::TcpListener::bind(leaving).unwrap();
-    site.serving.add(again, http(80)).unwrap();
+    site.serving.add(again, http(80), Tls::plain()).unwrap();
     assert_eq!(ask(leaving).await, "http:80");
 
     // A kept connection is told to end with its next answer.
@@ -125,7 +125,7 @@ async fn the_end_of_the_process_waits_for_removed_listeners_too_and_adds_no_more
     site.until_requests(2).await;
     assert!(soon(site.serving.remove(80)).await);
     site.drain.begin();
-    assert!(matches!(site.serving.add(loopback(), http(82)), Err(AddError::Draining)));
+    assert!(matches!(site.serving.add(loopback(), http(82), Tls::plain()), Err(AddError::Draining)));
     let start = Instant::now();
     let drained = soon(site.serving.drained(Duration::from_millis(100))).await;
     assert_eq!(drained, Drained { aborted: 2 });
@@ -144,7 +144,7 @@ async fn listeners_share_one_limit_of_connections_and_are_bounded_themselves() {
     first.answer().await;
     assert_eq!(connect(other).await.rest().await.unwrap_or_default(), "", "one too many");
     for port in 82.. {
-        match site.serving.add(loopback(), http(port)) {
+        match site.serving.add(loopback(), http(port), Tls::plain()) {
             Ok(_) => {}
             Err(error) => {
                 assert!(matches!(error, AddError::TooMany), "{error}");
