@@ -8,6 +8,7 @@
 //! The crate forms no opinion about what it sees (that is `scheduling`), keeps no metrics of its own (the sink counts)
 //! and logs only when something changed, never per look.
 
+pub mod cluster;
 pub mod engine;
 pub mod files;
 pub mod page;
