@@ -152,7 +152,17 @@ async fn secured(
     let mut handshake = pin!(time::timeout_at(due, tls::accept(acceptor, sock)));
     let done = match unless(Level::Closing, listening, handshake.as_mut()).await {
         Some(done) => done,
-        None => time::timeout(HANDSHAKE_AT_CLOSE_MAX, handshake).await.ok()?,
+        None => {
+            let due = Instant::now() + HANDSHAKE_AT_CLOSE_MAX;
+            let mut done = time::timeout_at(due, handshake).await.ok()?;
+            if let Ok(Ok(stream)) = &mut done
+                && !tls::has_read(stream)
+            {
+                // Whether bytes came is seen by whoever reads them.
+                let _came = time::timeout_at(due, socket.readable()).await;
+            }
+            done
+        }
     };
     match done {
         Ok(Ok(stream)) => Some((tls::spoken(&stream), Link::Tls(stream))),

@@ -10,7 +10,10 @@
 mod certificate;
 mod sites;
 
-use std::{io, sync::Arc};
+use std::{
+    io::{self, BufRead},
+    sync::Arc,
+};
 
 use arc_swap::ArcSwap;
 use rustls::{
@@ -93,6 +96,11 @@ fn server_config(sites: Arc<Sites>) -> Result<ServerConfig, rustls::Error> {
 /// What was agreed on. Without ALPN it is HTTP/1.1: HTTP/2 over TLS must be asked for (RFC 9113 §3.2).
 pub(super) fn spoken<S>(stream: &TlsStream<S>) -> Spoken {
     if stream.get_ref().1.alpn_protocol() == Some(HTTP2) { Spoken::Http2 } else { Spoken::Http1 }
+}
+
+/// Whether some of what is inside has been read already.
+pub(super) fn has_read<S>(stream: &mut TlsStream<S>) -> bool {
+    stream.get_mut().1.reader().fill_buf().is_ok_and(|bytes| !bytes.is_empty())
 }
 
 /// A client that left before its handshake was over, such as a check whether the port is open. Not a fault of anybody.

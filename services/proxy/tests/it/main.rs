@@ -14,4 +14,5 @@ mod serve_gone;
 mod serve_http1;
 mod serve_http2;
 mod serve_listeners;
+mod serve_tls;
 mod through;

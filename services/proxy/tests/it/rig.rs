@@ -55,6 +55,7 @@ pub(crate) struct Door {
     pub(crate) serving: Option<Serving>,
     pub(crate) drain: Drain,
     pub(crate) refused: Arc<Mutex<Vec<Refused>>>,
+    pub(crate) tls: Arc<Tls>,
     _cores: Cores,
 }
 
@@ -83,8 +84,9 @@ impl Door {
             })
         };
         let serving = serve::start(&cores, limits, service, drain.clone(), refusals);
-        let address = serving.add(loopback(), Listener { port: PORT, scheme: Scheme::Http }, Tls::plain()).unwrap();
-        Self { address, serving: Some(serving), drain, refused, _cores: cores }
+        let (tls, listener) = (Tls::plain(), Listener { port: PORT, scheme: Scheme::Http });
+        let address = serving.add(loopback(), listener, Arc::clone(&tls)).unwrap();
+        Self { address, serving: Some(serving), drain, refused, tls, _cores: cores }
     }
 
     /// Answers 200 with the body it was sent.

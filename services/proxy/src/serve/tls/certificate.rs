@@ -22,7 +22,6 @@ pub struct Certificate {
     pub(super) key: Arc<CertifiedKey>,
     /// DNS names that it is for, in lower case.
     pub(super) names: Vec<String>,
-    not_before: SystemTime,
     not_after: SystemTime,
 }
 
@@ -56,7 +55,8 @@ pub enum CertificateError {
 }
 
 impl Certificate {
-    /// Reads PEM: a certificate, followed by those that vouch for it, and its key. Whether it is valid now is not asked.
+    /// Reads PEM: a certificate, followed by those that vouch for it, and its key. Whether it has
+    /// expired is not asked.
     ///
     /// # Errors
     /// See [`CertificateError`].
@@ -70,8 +70,7 @@ impl Certificate {
         let unreadable = |error: &dyn fmt::Display| CertificateError::Certificate(error.to_string());
         let (_, parsed) = X509Certificate::from_der(leaf).map_err(|error| unreadable(&error))?;
         let names = names(&parsed);
-        let (not_before, not_after) =
-            (system_time(parsed.validity().not_before), system_time(parsed.validity().not_after));
+        let not_after = system_time(parsed.validity().not_after);
         let key = PrivateKeyDer::from_pem_slice(key).map_err(|error| {
             if matches!(error, pem::Error::NoItemsFound) {
                 CertificateError::NoKey
@@ -89,7 +88,7 @@ impl Certificate {
                 CertificateError::Key(error)
             }
         })?;
-        Ok(Self { key: Arc::new(key), names, not_before, not_after })
+        Ok(Self { key: Arc::new(key), names, not_after })
     }
 
     /// Until when clients believe it.
@@ -97,9 +96,10 @@ impl Certificate {
         self.not_after
     }
 
-    /// Whether clients whose clock shows `now` believe it.
-    pub fn is_valid_at(&self, now: SystemTime) -> bool {
-        (self.not_before..=self.not_after).contains(&now)
+    /// Whether clients whose clock shows `now` believe it no more. That it may begin later is not asked: clocks of issuers
+    /// run ahead by seconds, and a certificate is not issued to be used next year.
+    pub fn has_expired_at(&self, now: SystemTime) -> bool {
+        now > self.not_after
     }
 
     /// Whether it is shown for this name, in lower case.
