@@ -6,12 +6,16 @@
 //!
 //! It refuses to hold anything that only shapes pods (replicas, environment, pod defaults): see [`crate::Loaded::notices`].
 
+mod auth;
 mod flow_control;
 mod limits;
 
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
-pub use self::flow_control::{Band, Bands, EndpointFull, Eviction, Fairness, FlowControl, Objective, Ordering};
+pub use self::auth::{ApiKeys, Auth, BandClaim, ClaimHolds, Hidden, Jwt, KeyPair, RequiredClaim, Tls};
+pub use self::flow_control::{
+    Band, Bands, EndpointFull, Eviction, Fairness, FlowBand, FlowControl, Objective, Ordering,
+};
 pub use self::limits::{Limit, LimitKey};
 pub use crate::selector::{Operator, Requirement, Selector};
 
@@ -48,6 +52,12 @@ pub struct Config {
     pub limits: Vec<Limit>,
     /// Whether endpoints are asked for the usage of streamed answers.
     pub usage: Usage,
+    /// HTTPS for clients; `None`: plain HTTP.
+    pub tls: Option<Tls>,
+    /// Who may send requests; `None`: everyone who reaches the gateway.
+    pub auth: Option<Auth>,
+    /// Which claim chooses the band of requests to the default backend. Only with `auth`.
+    pub band_claim: Option<BandClaim>,
 }
 
 /// Body-based routing: which pool a request goes to is read from its body.
@@ -90,6 +100,8 @@ pub struct Scheduler {
     pub log_level: Option<u8>,
     /// Who waits when it is full: `spec.flowControl`, and over it what the scheduler itself says, field by field.
     pub flow_control: FlowControl,
+    /// Which claim chooses the band of its requests. Only with `auth`.
+    pub band_claim: Option<BandClaim>,
     /// Quotas that count for its requests, besides [`Config::limits`]. Names are unique among them.
     pub limits: Vec<Limit>,
 }

@@ -16,7 +16,7 @@ mod limits;
 mod objective;
 mod scheduler;
 
-pub use auth::{Auth, ClaimValueType, Jwt, Provider, RemoteJwks, RequiredClaim};
+pub use auth::{ApiKeys, Auth, ClaimValueType, Jwt, Provider, RemoteJwks, RequiredClaim};
 pub use endpoint::{ApiKey, Endpoint, EndpointDocumentSpec, ServerTls};
 pub use flow_control::{
     BandClaim, BandName, Bands, CriticalBand, EndpointFullAt, Eviction, Fairness, FlowControl, Ordering, SheddableBand,

@@ -60,8 +60,8 @@ pub(crate) fn is_built(kind: Kind) -> bool {
     !NOT_BUILT_KINDS.contains(&kind)
 }
 
-/// Refuses what is not built, and gives notice of what only shapes pods.
-pub(crate) fn check(config: &Cursor<'_>, shape: &Shape, findings: &mut Findings, notices: &mut Findings) {
+/// Refuses what is not built, and gives notice of what only shapes pods, where there are none.
+pub(crate) fn check(config: &Cursor<'_>, shape: &Shape, findings: &mut Findings, mut pods_only: Option<&mut Findings>) {
     for (path, effect) in rows() {
         let steps: Vec<&str> = path.split('.').collect();
         visit(config, shape, None, &steps, &mut |at, shape, field| match effect {
@@ -69,7 +69,9 @@ pub(crate) fn check(config: &Cursor<'_>, shape: &Shape, findings: &mut Findings,
             Effect::NotBuilt => {}
             Effect::OnlyDefaultBuilt => leaves(at, shape, field, findings),
             Effect::PodsOnly => {
-                notices.report(at.place(), "shapes pods only, and has no effect on a process that reads files")
+                if let Some(notices) = &mut pods_only {
+                    notices.report(at.place(), "shapes pods only, and has no effect on a process that reads files");
+                }
             }
         });
     }

@@ -13,12 +13,12 @@
 //! neither the observed world (`pool`) nor the wire (`protocol`).
 
 pub use config::{
-    ApiKeySource, AppProtocol, Band, Bands, Bbr, Config, EndpointFull, EndpointSpec, EndpointTls, EngineType, Eviction,
-    Fairness, FlowControl, Limit, LimitKey, Objective, Ordering, PickerProfile, Scheduler, Signals, Timeouts, Usage,
-    Weights,
+    ApiKeySource, ApiKeys, AppProtocol, Auth, Band, BandClaim, Bands, Bbr, ClaimHolds, Config, EndpointFull,
+    EndpointSpec, EndpointTls, EngineType, Eviction, Fairness, FlowBand, FlowControl, Hidden, Jwt, KeyPair, Limit,
+    LimitKey, Objective, Ordering, PickerProfile, RequiredClaim, Scheduler, Signals, Timeouts, Tls, Usage, Weights,
 };
 pub use duration::GatewayDuration;
-pub use load::load;
+pub use load::{load, load_from_cluster, load_in_cluster};
 pub use quantity::ByteQuantity;
 pub use reference::{config_json_schema, config_reference_markdown};
 pub use selector::{Operator, Requirement, Selector};
@@ -38,6 +38,7 @@ mod reference;
 mod resolve;
 mod rules;
 mod schema;
+mod secret;
 mod selector;
 mod violation;
 mod yaml;

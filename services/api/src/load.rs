@@ -1,5 +1,7 @@
 //! Texts to a configuration, step by step; each step goes on where it can, so that all that is wrong is found at once.
 
+pub use cluster::load_from_cluster;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value as Json;
@@ -35,11 +37,34 @@ impl<'a> Item<'a> {
     }
 }
 
+/// Where documents come from, since that decides what else must be among them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum World {
+    /// All there is stands in the documents, endpoints too.
+    Files,
+    /// Pods, Services and Secrets come and go beside the configuration, and other people's objects stand next to it: they
+    /// are left out when they are wrong, and never stop it.
+    Cluster,
+}
+
 /// Reads documents into a configuration.
 ///
 /// # Errors
 /// Every violation at once, in the order of sources and lines.
 pub fn load(sources: &[Source]) -> Result<Loaded, Violations> {
+    load_in(World::Files, sources)
+}
+
+/// Reads objects of a cluster, as documents, into a configuration: endpoints are the caller's to find, a default backend is
+/// a Service, and no notice is given of what only shapes pods.
+///
+/// # Errors
+/// Every violation of the `InferenceGatewayConfig` at once. What is wrong with other objects is in [`Loaded::notices`].
+pub fn load_in_cluster(sources: &[Source]) -> Result<Loaded, Violations> {
+    load_in(World::Cluster, sources)
+}
+
+fn load_in(world: World, sources: &[Source]) -> Result<Loaded, Violations> {
     let names: Vec<&str> = sources.iter().map(|source| source.name.as_str()).collect();
     let (mut findings, mut notices) = (Findings::default(), Findings::default());
     let documents = read(sources, &mut findings);
@@ -52,10 +77,17 @@ pub fn load(sources: &[Source]) -> Result<Loaded, Violations> {
     let known = of_one_namespace(known, &mut notices);
     let kinds: BTreeSet<Kind> = known.iter().map(|(kind, _)| *kind).collect();
     let shapes: BTreeMap<Kind, Shape> = kinds.into_iter().map(|kind| (kind, kind.shape())).collect();
-    let items: Vec<Item<'_>> = known
-        .into_iter()
-        .map(|(kind, at)| Item { kind, json: check(&shapes[&kind], &at, &mut findings), at })
-        .collect();
+    let mut items = Vec::with_capacity(known.len());
+    for (kind, at) in known {
+        let mut wrong = Findings::default();
+        let json = check(&shapes[&kind], &at, &mut wrong);
+        if world == World::Cluster && kind != Kind::InferenceGatewayConfig && !wrong.is_empty() {
+            notices.extend(wrong);
+            continue;
+        }
+        findings.extend(wrong);
+        items.push(Item { kind, json, at });
+    }
 
     let config = only_config(&items, unreadable || unknown_kinds, &mut findings);
     unique_names(&items, &names, &mut findings);
@@ -63,12 +95,18 @@ pub fn load(sources: &[Source]) -> Result<Loaded, Violations> {
         effect::check_kind(item.kind, &item.at, &mut findings);
     }
     if let Some(config) = config {
-        effect::check(&config.at, &shapes[&Kind::InferenceGatewayConfig], &mut findings, &mut notices);
+        let pods_only = match world {
+            World::Files => Some(&mut notices),
+            World::Cluster => None,
+        };
+        effect::check(&config.at, &shapes[&Kind::InferenceGatewayConfig], &mut findings, pods_only);
     }
-    let adapters = rules::check(config.map(|config| &config.at), &items, &mut findings, &mut notices);
+    let adapters = rules::check(config.map(|config| &config.at), &items, world, &mut findings, &mut notices);
 
     let resolved = match config {
-        Some(config) if findings.is_empty() => resolve::config(config, &items, adapters, &mut findings, &mut notices),
+        Some(config) if findings.is_empty() => {
+            resolve::config(config, &items, adapters, world, &mut findings, &mut notices)
+        }
         Some(_) | None => None,
     };
     match (findings.into_violations(&names), resolved) {
@@ -183,6 +221,8 @@ fn told(notices: Findings, source_names: &[&str]) -> Vec<String> {
     let told = notices.into_violations(source_names);
     told.into_iter().flat_map(|told| told.0).map(|notice| notice.to_string()).collect()
 }
+
+mod cluster;
 
 #[cfg(test)]
 mod tests;

@@ -69,6 +69,14 @@ impl Findings {
         }
     }
 
+    /// Takes over what another has found.
+    pub(crate) fn extend(&mut self, other: Self) {
+        self.omitted += other.omitted;
+        for (place, message) in other.found {
+            self.report(place, message);
+        }
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.found.is_empty()
     }

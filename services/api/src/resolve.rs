@@ -1,5 +1,6 @@
 //! Documents without fault to the [`Config`] that programs run on.
 
+mod access;
 mod advice;
 mod flow_control;
 
@@ -16,7 +17,7 @@ use crate::{
         SignalsSpec, TimeoutsSpec, UsageMode, WeightsSpec,
     },
     duration::GatewayDuration,
-    load::{DEFAULT_NAMESPACE, Item},
+    load::{DEFAULT_NAMESPACE, Item, World},
     place::{Findings, Place},
 };
 
@@ -25,11 +26,13 @@ pub(crate) fn config(
     item: &Item<'_>,
     items: &[Item<'_>],
     adapters: BTreeMap<String, String>,
+    world: World,
     findings: &mut Findings,
     notices: &mut Findings,
 ) -> Option<Config> {
     let document: InferenceGatewayConfig = typed(item, findings)?;
     let shared = item.json.pointer("/spec/flowControl");
+    let shared_claim = access::band_claim(shared.unwrap_or(&Json::Null), item, findings)?;
     let mut endpoints = Vec::new();
     for item in items.iter().filter(|item| item.kind == Kind::Endpoint) {
         endpoints.push((endpoint(typed(item, findings)?), item.at.place()));
@@ -38,7 +41,9 @@ pub(crate) fn config(
     let (endpoints, places): (Vec<EndpointSpec>, Vec<Place>) = endpoints.into_iter().unzip();
     let mut schedulers = Vec::new();
     for spec in document.spec.schedulers {
-        schedulers.push(scheduler(spec, shared, &adapters, item, findings)?);
+        let own = spec.flow_control.as_ref().unwrap_or(&Json::Null);
+        let band_claim = access::band_claim(own, item, findings)?.or_else(|| shared_claim.clone());
+        schedulers.push(Scheduler { band_claim, ..scheduler(spec, shared, &adapters, item, findings)? });
     }
     let objectives = flow_control::objectives(items, &schedulers, findings)?;
     let config = Config {
@@ -60,8 +65,14 @@ pub(crate) fn config(
             UsageMode::AsAsked => Usage::AsAsked,
             UsageMode::Always => Usage::Always,
         },
+        tls: document.spec.tls.map(|tls| access::tls(tls, items)),
+        auth: document.spec.auth.map(|auth| access::auth(auth, items)),
+        band_claim: shared_claim,
     };
-    advice::check(&config, item, &places, notices);
+    match world {
+        World::Files => advice::check(&config, item, &places, notices),
+        World::Cluster => advice::check_limits(&config, item, notices),
+    }
     Some(config)
 }
 
@@ -105,6 +116,7 @@ fn scheduler(
         route_timeout: spec.route_timeout.and_then(GatewayDuration::limit),
         log_level: spec.log_level,
         flow_control,
+        band_claim: None,
         limits: spec.limits.into_iter().map(limit).collect(),
         name: spec.name,
         model_name: spec.model_name,

@@ -8,18 +8,19 @@ mod adapters;
 mod flow_control;
 mod gateway;
 mod scheduler;
+pub(crate) mod secrets;
 
 use std::collections::BTreeMap;
 
 use crate::{
     document::Kind,
-    load::Item,
+    load::{Item, World},
     place::{Findings, quoted},
     yaml::{Cursor, Value},
 };
 
 /// What the rules say, for `docs/config.md`.
-pub(crate) const RULES: [&str; 17] = [
+pub(crate) const RULES: [&str; 18] = [
     "Exactly one `InferenceGatewayConfig`. No two documents of a kind have the same name. Documents of another namespace \
      than the configuration's are left out.",
     "`spec.bbr.enabled` must be true when more than one scheduler is defined.",
@@ -35,7 +36,11 @@ pub(crate) const RULES: [&str; 17] = [
     "`apiKey` has exactly one of `env` and `file`; `caFile` and `insecureSkipVerify: true` exclude each other.",
     "`signals.staleAfter` is longer than `signals.scrapeInterval`.",
     "`tls.acmArn` and `tls.secretRef` exclude each other.",
-    "`auth.jwt.provider` has at least one of `audiences` and `requiredClaims`.",
+    "`auth` has at least one of `jwt` and `apiKeys`, `auth.jwt.provider` at least one of `audiences` and \
+     `requiredClaims`.",
+    "`tls.secretRef` names a Secret of type `kubernetes.io/tls` with the entries `tls.crt` and `tls.key`; \
+     `auth.apiKeys.secretRef` one with 1 … 10000 entries, each a key of 8 … 4096 printable ASCII characters, no two the \
+     same.",
     "A limit has at least one number and exactly one key; names are unique in their list.",
     "`maxSaturation` never grows from `critical` to `standard` to `sheddable`, once a scheduler's `flowControl` is merged \
      with that of `spec`.",
@@ -48,24 +53,23 @@ pub(crate) const RULES: [&str; 17] = [
 pub(crate) fn check(
     config: Option<&Cursor<'_>>,
     items: &[Item<'_>],
+    world: World,
     findings: &mut Findings,
     notices: &mut Findings,
 ) -> BTreeMap<String, String> {
     for endpoint in items.iter().filter(|item| item.kind == Kind::Endpoint) {
         check_endpoint(&endpoint.at, findings);
     }
-    for secret in items.iter().filter(|item| item.kind == Kind::Secret) {
-        notices.report(secret.at.place(), "Secret is not used: no field refers to it");
-    }
     let Some(config) = config else { return BTreeMap::new() };
-    if let Some(status) = config.get("status") {
+    if let (Some(status), World::Files) = (config.get("status"), world) {
         notices.report(status.place(), "ignored: written by a controller, not read from a file");
     }
     let Some(spec) = config.get("spec") else { return BTreeMap::new() };
-    gateway::check(&spec, items, findings);
+    gateway::check(&spec, items, world, findings);
+    secrets::check(&spec, items, world, findings, notices);
     scheduler::check(&spec, findings);
     flow_control::check(&spec, items, findings, notices);
-    adapters::check(&spec, items, findings, notices)
+    adapters::check(&spec, items, world, findings, notices)
 }
 
 fn check_endpoint(endpoint: &Cursor<'_>, findings: &mut Findings) {

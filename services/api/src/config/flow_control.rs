@@ -54,6 +54,17 @@ pub struct Band {
     pub max_queued_bytes: u64,
 }
 
+/// A band's name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum FlowBand {
+    /// First.
+    Critical,
+    /// In between.
+    Standard,
+    /// Refused first.
+    Sheddable,
+}
+
 /// Whose turn it is inside a band.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Fairness {

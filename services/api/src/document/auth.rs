@@ -3,14 +3,28 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::SecretRef;
 use crate::format;
 
-/// Who may send requests.
+/// Who may send requests: with both ways given, either of them suffices.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Auth {
     /// By a JSON Web Token.
-    pub jwt: Jwt,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub jwt: Option<Jwt>,
+    /// By a key of the operator's own making.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-ours" = true))]
+    pub api_keys: Option<ApiKeys>,
+}
+
+/// Keys of the operator's own making.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ApiKeys {
+    /// A Secret with one entry per client: the entry's name is the client's, its value the client's key.
+    pub secret_ref: SecretRef,
 }
 
 /// Tokens.

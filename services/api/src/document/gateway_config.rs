@@ -162,7 +162,7 @@ pub struct GatewayTls {
 pub struct SecretRef {
     /// Its `metadata.name`.
     ///
-    /// Changed by operators without AWS, or that issue certificates themselves.
+    /// Changed by operators that keep certificates or keys of their own, instead of what AWS or a provider issues.
     #[schemars(schema_with = "format::dns_subdomain")]
     pub name: String,
 }

@@ -119,7 +119,7 @@ pub struct ConfigMap {
     pub immutable: Option<bool>,
 }
 
-/// A certificate with its key, for `spec.tls.secretRef`.
+/// A certificate with its key, for `spec.tls.secretRef`, or clients' keys, for `spec.auth.apiKeys.secretRef`.
 #[derive(Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Secret {
@@ -129,19 +129,19 @@ pub struct Secret {
     pub kind: String,
     /// Name, namespace and labels.
     pub metadata: Metadata,
-    /// `kubernetes.io/tls`.
+    /// `kubernetes.io/tls` for a certificate, `Opaque` for keys.
     ///
-    /// Changed by nobody: other types are not read.
+    /// Changed by nobody: what refers to the Secret says which it must be.
     #[serde(default, rename = "type")]
     pub secret_type: Option<String>,
-    /// `tls.crt` and `tls.key`, in base64.
+    /// `tls.crt` and `tls.key`, or one key for each client, in base64.
     ///
-    /// Changed by whoever renews the certificate.
+    /// Changed by whoever renews the certificate, or hands out keys.
     #[serde(default)]
     pub data: Option<Value>,
-    /// The same, not in base64.
+    /// The same, not in base64; of an entry in both, this one counts.
     ///
-    /// Changed by whoever renews the certificate by hand.
+    /// Changed by whoever writes Secrets by hand.
     #[serde(default)]
     pub string_data: Option<Value>,
     /// Not read.

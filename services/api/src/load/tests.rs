@@ -10,7 +10,9 @@ use crate::{
     FlowControl, Ordering, PickerProfile, Signals, Timeouts, Weights,
 };
 
+mod cluster;
 mod flow_control;
+mod secrets;
 
 const MINIMAL: &str = "\
 apiVersion: inference.sagemaker.aws.amazon.com/v1alpha1
@@ -93,6 +95,7 @@ fn every_default_is_the_contracts() {
             route_timeout: None,
             log_level: None,
             flow_control: flow_control_by_default(),
+            band_claim: None,
             limits: vec![],
         }],
         endpoints: vec![crate::EndpointSpec {
@@ -119,6 +122,9 @@ fn every_default_is_the_contracts() {
         metrics_enabled: true,
         limits: vec![],
         usage: crate::Usage::AsAsked,
+        tls: None,
+        auth: None,
+        band_claim: None,
     };
     assert_eq!(config, expected);
 }
@@ -729,6 +735,7 @@ fn what_is_not_built_is_checked_all_the_same() {
         "0.yaml:13: spec.flowControl.bandClaim.values: must have at least 1 entries, has 0",
         "0.yaml:13: spec.flowControl.bandClaim: needs `spec.auth`: without it no token is read",
         "0.yaml:14: spec.tls.secretRef: acmArn and secretRef exclude each other",
+        "0.yaml:14: spec.tls.secretRef.name: no Secret is called \"b\"",
     ];
     assert_eq!(found, expected.into_iter().map(String::from).collect());
     let found = violations(&with_spec(provider));

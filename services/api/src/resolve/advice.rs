@@ -37,11 +37,11 @@ pub(super) fn check(config: &Config, item: &Item<'_>, places: &[Place], notices:
             notices.report(at.place(), "selects no Endpoint: its requests get a 503");
         }
     }
-    limits_of_nothing(config, item, notices);
+    check_limits(config, item, notices);
 }
 
 /// A misspelt model leaves a limit without effect. It is only said, since the default backend serves any name.
-fn limits_of_nothing(config: &Config, item: &Item<'_>, notices: &mut Findings) {
+pub(super) fn check_limits(config: &Config, item: &Item<'_>, notices: &mut Findings) {
     let serves = |name: &str, scheduler: &Scheduler| {
         scheduler.model_name == name || scheduler.lora_adapters.iter().any(|adapter| adapter == name)
     };

@@ -8,14 +8,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::{
     document::Kind,
     format::Format,
-    load::Item,
+    load::{Item, World},
     place::{Findings, Place, quoted},
     schema::hint::nearest,
     yaml::{self, Budget, Cursor, Text, Value},
 };
 
 /// The label that makes a `ConfigMap` a list of adapters, and its value.
-const MANAGED_LABEL: (&str, &str) = ("inference.networking.k8s.io/bbr-managed", "true");
+const MANAGED_LABEL: (&str, &str) = (crate::names::ADAPTERS_LABEL, "true");
 
 /// Most adapters of one gateway, schedulers and `ConfigMap`s together.
 const ADAPTERS_MAX: usize = 10_000;
@@ -24,6 +24,7 @@ const _: () = assert!(ADAPTERS_MAX == 10_000, "`RULES` says this number to opera
 pub(super) fn check(
     spec: &Cursor<'_>,
     items: &[Item<'_>],
+    world: World,
     findings: &mut Findings,
     notices: &mut Findings,
 ) -> BTreeMap<String, String> {
@@ -31,48 +32,49 @@ pub(super) fn check(
     let models: BTreeSet<&str> = schedulers.iter().filter_map(|scheduler| scheduler.get("modelName")?.text()).collect();
     let referred: BTreeSet<&str> =
         schedulers.iter().filter_map(|scheduler| scheduler.find(&["configMapRef", "name"])?.text()).collect();
-    let mut bases = Bases { models, of: BTreeMap::new(), findings };
+    let mut bases = Bases { models, of: BTreeMap::new() };
     for scheduler in &schedulers {
         let Some(base) = scheduler.get("modelName").and_then(|model| model.text()) else { continue };
         for adapter in scheduler.get("loraAdapters").iter().flat_map(Cursor::items) {
             if let Some(name) = adapter.text() {
-                bases.claim(name, base, adapter.place());
+                bases.claim(name, base, adapter.place(), findings);
             }
         }
     }
     for item in items.iter().filter(|item| item.kind == Kind::ConfigMap) {
         let managed = item.at.find(&["metadata", "labels", MANAGED_LABEL.0]).and_then(|label| label.text());
-        if managed == Some(MANAGED_LABEL.1) {
-            config_map(&item.at, &mut bases);
-        } else if !item.name().is_some_and(|name| referred.contains(name)) {
-            let message =
-                format!("ConfigMap is not used: it lacks the label `{}: \"{}\"`", MANAGED_LABEL.0, MANAGED_LABEL.1);
-            notices.report(item.at.place(), message);
+        match (managed == Some(MANAGED_LABEL.1), world) {
+            (true, World::Files) => config_map(&item.at, &mut bases, findings),
+            // In a cluster it may be another gateway's, and whoever writes a bad one must not stop the gateways beside it.
+            (true, World::Cluster) => config_map(&item.at, &mut bases, notices),
+            (false, World::Files) if !item.name().is_some_and(|name| referred.contains(name)) => {
+                let message =
+                    format!("ConfigMap is not used: it lacks the label `{}: \"{}\"`", MANAGED_LABEL.0, MANAGED_LABEL.1);
+                notices.report(item.at.place(), message);
+            }
+            (false, World::Files | World::Cluster) => {}
         }
     }
     if bases.of.len() > ADAPTERS_MAX {
-        bases
-            .findings
-            .report(spec.place(), format!("must have at most {ADAPTERS_MAX} adapters, has {}", bases.of.len()));
+        findings.report(spec.place(), format!("must have at most {ADAPTERS_MAX} adapters, has {}", bases.of.len()));
     }
     bases.of.into_iter().map(|(adapter, base)| (adapter, base.to_owned())).collect()
 }
 
-struct Bases<'a, 'f> {
+struct Bases<'a> {
     models: BTreeSet<&'a str>,
     of: BTreeMap<String, &'a str>,
-    findings: &'f mut Findings,
 }
 
-impl<'a> Bases<'a, '_> {
-    fn claim(&mut self, adapter: &str, base: &'a str, place: Place) {
+impl<'a> Bases<'a> {
+    fn claim(&mut self, adapter: &str, base: &'a str, place: Place, findings: &mut Findings) {
         if self.models.contains(adapter) {
-            return self.findings.report(place, format!("adapter {} is called like a model", quoted(adapter)));
+            return findings.report(place, format!("adapter {} is called like a model", quoted(adapter)));
         }
         match self.of.get(adapter) {
             Some(other) if *other != base => {
                 let (adapter, other) = (quoted(adapter), quoted(other));
-                self.findings.report(place, format!("adapter {adapter} belongs to base model {other} already"));
+                findings.report(place, format!("adapter {adapter} belongs to base model {other} already"));
             }
             Some(_) => {}
             None => {
@@ -82,22 +84,20 @@ impl<'a> Bases<'a, '_> {
     }
 }
 
-fn config_map<'a>(at: &Cursor<'a>, bases: &mut Bases<'a, '_>) {
+fn config_map<'a>(at: &Cursor<'a>, bases: &mut Bases<'a>, findings: &mut Findings) {
     let Some(base_at) = at.find(&["data", "baseModel"]) else {
         let path = at.path.field("data").field("baseModel");
-        return bases
-            .findings
-            .report(Place { path, ..at.place() }, "required field is missing in a ConfigMap of adapters");
+        return findings.report(Place { path, ..at.place() }, "required field is missing in a ConfigMap of adapters");
     };
     let Some(base) = base_at.text() else { return };
     if !bases.models.contains(base) {
         let hint = nearest(base, bases.models.iter().copied()).map(|name| format!("; did you mean `{name}`?"));
         let message = format!("no scheduler has the modelName {}{}", quoted(base), hint.unwrap_or_default());
-        return bases.findings.report(base_at.place(), message);
+        return findings.report(base_at.place(), message);
     }
     if let Some(list) = at.find(&["data", "adapters"]) {
-        for (name, place) in adapter_list(&list, bases.findings) {
-            bases.claim(&name, base, place);
+        for (name, place) in adapter_list(&list, findings) {
+            bases.claim(&name, base, place, findings);
         }
     }
 }

@@ -4,7 +4,7 @@ use super::{exactly_one, unique};
 use crate::{
     document::Kind,
     duration::GatewayDuration,
-    load::Item,
+    load::{Item, World},
     place::{Findings, quoted},
     schema::hint::nearest,
     yaml::Cursor,
@@ -14,9 +14,13 @@ use crate::{
 const LIMIT_NUMBERS: [&str; 5] =
     ["requestsPerMinute", "tokensPerMinute", "inputTokensPerMinute", "outputTokensPerMinute", "concurrentRequests"];
 
-pub(super) fn check(spec: &Cursor<'_>, items: &[Item<'_>], findings: &mut Findings) {
+pub(super) fn check(spec: &Cursor<'_>, items: &[Item<'_>], world: World, findings: &mut Findings) {
     bbr_for_several_schedulers(spec, findings);
-    default_backend_exists(spec, items, findings);
+    match world {
+        World::Files => default_backend_exists(spec, items, findings),
+        // A Service, which comes and goes by itself.
+        World::Cluster => {}
+    }
     tokens_are_restricted(spec, findings);
     one_certificate(spec, findings);
     signals_outlive_the_interval(spec, findings);
@@ -47,6 +51,9 @@ fn default_backend_exists(spec: &Cursor<'_>, items: &[Item<'_>], findings: &mut 
 }
 
 fn tokens_are_restricted(spec: &Cursor<'_>, findings: &mut Findings) {
+    if let Some(auth) = spec.get("auth").filter(|auth| auth.get("jwt").is_none() && auth.get("apiKeys").is_none()) {
+        findings.report(auth.place(), "must have at least one of `jwt` and `apiKeys`");
+    }
     let Some(provider) = spec.find(&["auth", "jwt", "provider"]) else { return };
     let some = |field: &str| provider.get(field).is_some_and(|list| list.items().next().is_some());
     if !some("audiences") && !some("requiredClaims") {
