@@ -14,6 +14,8 @@ mod matching;
 mod query;
 mod rule;
 mod table;
+#[cfg(test)]
+mod tests;
 pub mod verdict;
 
 pub use attach::{
