@@ -18,6 +18,7 @@ mod error;
 mod http1;
 mod http2;
 mod link_waker;
+mod passing;
 mod pool;
 mod tls;
 mod wire;
@@ -31,6 +32,7 @@ pub use self::{
     answer::{AnswerBody, AnswerError},
     body::Chunks,
     error::{ProtocolFault, SendError, Tried},
+    passing::{BodyError, Passing, Payload},
     tls::{TlsClient, TlsError, Verify},
 };
 
@@ -107,7 +109,8 @@ impl Clients {
 
     /// Sends one request and waits for the head of its answer.
     ///
-    /// `head` has been through [`crate::headers::prepare_request`]; target form, version, `Host` and framing are set here.
+    /// `head` has been through [`crate::headers::prepare_request`]; target form, version and framing are set here, and so is
+    /// `Host` unless it was set since.
     ///
     /// # Errors
     /// See [`SendError`].
@@ -115,9 +118,10 @@ impl Clients {
         &self,
         to: &Arc<Destination>,
         head: &Parts,
-        body: Chunks,
+        body: impl Into<Payload>,
         timeouts: &Timeouts,
     ) -> Result<http::Response<AnswerBody>, SendError> {
+        let body = body.into();
         match to.protocol {
             Protocol::Http1 => http1::send(&self.pools, to, head, body, timeouts).await,
             // Boxed so that HTTP/1.1, by far the more frequent, does not carry its state around.

@@ -22,6 +22,9 @@ pub enum SendError {
         #[source]
         source: Option<Box<dyn std::error::Error + Send + Sync>>,
     },
+    /// The request's body broke off before its end: its sender's failure, not the endpoint's.
+    #[error("the request's body broke off")]
+    RequestBroke,
     /// No head of an answer within the limit.
     #[error("no answer within the time limit")]
     FirstByteTimeout,
@@ -40,6 +43,8 @@ pub enum Tried {
     Fresh,
     /// On a reused connection that had sent bytes of an answer before it closed: not tried again.
     ReusedAndAnswering,
+    /// On a reused connection that took a part of a body which is passed on as it arrives: there is no second copy.
+    ReusedAndTaken,
     /// On a reused connection, then once more on a fresh one.
     ReusedThenFresh,
 }
@@ -74,7 +79,7 @@ impl SendError {
             Self::Connect(_) | Self::ConnectTimeout => true,
             // What cannot be connected to now may have died of the request.
             Self::AfterReplay(_) => false,
-            Self::ClosedBeforeAnswer { .. } | Self::FirstByteTimeout | Self::Protocol(_) => false,
+            Self::ClosedBeforeAnswer { .. } | Self::RequestBroke | Self::FirstByteTimeout | Self::Protocol(_) => false,
         }
     }
 
@@ -82,7 +87,11 @@ impl SendError {
     pub fn replayed(&self) -> bool {
         match self {
             Self::AfterReplay(_) | Self::ClosedBeforeAnswer { tried: Tried::ReusedThenFresh, .. } => true,
-            Self::ClosedBeforeAnswer { tried: Tried::Fresh | Tried::ReusedAndAnswering, .. }
+            Self::ClosedBeforeAnswer {
+                tried: Tried::Fresh | Tried::ReusedAndAnswering | Tried::ReusedAndTaken,
+                ..
+            }
+            | Self::RequestBroke
             | Self::Connect(_)
             | Self::ConnectTimeout
             | Self::FirstByteTimeout

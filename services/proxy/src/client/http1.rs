@@ -23,7 +23,7 @@ use hyper_util::rt::TokioIo;
 use tokio::time::Instant;
 
 use super::{
-    ANSWER_HEAD_BYTES_MAX, AnswerBody, Chunks, Destination, ProtocolFault, SendError, Timeouts, connect,
+    ANSWER_HEAD_BYTES_MAX, AnswerBody, Destination, Payload, ProtocolFault, SendError, Timeouts, connect,
     error::Tried,
     link_waker::{LinkWaker, Work},
     pool::Pools,
@@ -36,8 +36,8 @@ const BUFFER_BYTES_MAX: usize = 128 * 1024;
 
 /// One connection: both ends of hyper's, in one hand.
 pub(super) struct Link {
-    sender: http1::SendRequest<Chunks>,
-    driver: http1::Connection<TokioIo<Wire>, Chunks>,
+    sender: http1::SendRequest<Payload>,
+    driver: http1::Connection<TokioIo<Wire>, Payload>,
     read: BytesRead,
     ended: bool,
     waker: LinkWaker,
@@ -63,7 +63,7 @@ pub(super) async fn send(
     pools: &Arc<Pools>,
     to: &Destination,
     head: &Parts,
-    body: Chunks,
+    body: Payload,
     timeouts: &Timeouts,
 ) -> Result<Response<AnswerBody>, SendError> {
     let home = Home { pools: Arc::clone(pools), id: to.id, idle_pooled: timeouts.idle_pooled };
@@ -73,6 +73,9 @@ pub(super) async fn send(
             Ok((answer, link)) => return Ok(finish(answer, link, home, timeouts, replaying).await),
             Err(Lost::Failed(error)) => return Err(error),
             Err(Lost::Closed { answering: true, source }) => return Err(closed(Tried::ReusedAndAnswering, source)),
+            Err(Lost::Closed { answering: false, source }) if !body.is_sendable() => {
+                return Err(closed(Tried::ReusedAndTaken, source));
+            }
             Err(Lost::Closed { answering: false, .. }) => replaying = Replaying::Yes,
         }
     }
@@ -90,7 +93,7 @@ enum Replaying {
 async fn send_fresh(
     home: Home,
     to: &Destination,
-    request: Request<Chunks>,
+    request: Request<Payload>,
     timeouts: &Timeouts,
     replaying: Replaying,
 ) -> Result<Response<AnswerBody>, SendError> {
@@ -110,7 +113,7 @@ async fn send_fresh(
 
 async fn afresh(
     to: &Destination,
-    request: Request<Chunks>,
+    request: Request<Payload>,
     timeouts: &Timeouts,
 ) -> Result<(Response<Incoming>, Box<Link>), Lost> {
     let (wire, read) = connect::connect(to, timeouts, FailedWrites::Quiet).await.map_err(Lost::Failed)?;
@@ -133,7 +136,7 @@ async fn handshake(wire: Wire, read: BytesRead) -> Result<Box<Link>, SendError> 
 }
 
 /// The request as HTTP/1.1 writes it. The head is copied: it may be needed again, by us or for another endpoint.
-fn request(to: &Destination, head: &Parts, body: Chunks) -> Result<Request<Chunks>, SendError> {
+fn request(to: &Destination, head: &Parts, body: Payload) -> Result<Request<Payload>, SendError> {
     let mut request = Request::new(body);
     *request.method_mut() = head.method.clone();
     *request.uri_mut() = origin_form(&head.uri)?;
@@ -141,8 +144,12 @@ fn request(to: &Destination, head: &Parts, body: Chunks) -> Result<Request<Chunk
     let mut fields = head.headers.clone();
     fields.remove(TE);
     fields.remove(TRANSFER_ENCODING);
-    fields.insert(HOST, to.authority.clone());
+    fields.entry(HOST).or_insert_with(|| to.authority.clone());
     set_length(&mut fields, &head.method, request.body());
+    if request.body().exact_bytes().is_none() {
+        // Said here, since hyper takes a GET for one without a body.
+        fields.insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
+    }
     *request.headers_mut() = fields;
     Ok(request)
 }
@@ -157,32 +164,44 @@ fn origin_form(target: &Uri) -> Result<Uri, SendError> {
 }
 
 /// A request without a body says so where a body is usual; servers answer 411 otherwise.
-pub(super) fn set_length(fields: &mut http::HeaderMap, method: &Method, body: &Chunks) {
-    if !body.is_empty() || matches!(*method, Method::POST | Method::PUT | Method::PATCH) {
-        fields.insert(CONTENT_LENGTH, HeaderValue::from(body.len_bytes()));
-    } else {
-        fields.remove(CONTENT_LENGTH);
+pub(super) fn set_length(fields: &mut http::HeaderMap, method: &Method, body: &Payload) {
+    match body.exact_bytes() {
+        Some(bytes) if bytes > 0 || matches!(*method, Method::POST | Method::PUT | Method::PATCH) => {
+            fields.insert(CONTENT_LENGTH, HeaderValue::from(bytes));
+        }
+        Some(_) | None => _ = fields.remove(CONTENT_LENGTH),
     }
 }
 
 async fn exchange(
     mut link: Box<Link>,
-    request: Request<Chunks>,
+    request: Request<Payload>,
     timeouts: &Timeouts,
 ) -> Result<(Response<Incoming>, Box<Link>), Lost> {
     let read_before = link.read.get();
-    let due = timeouts.first_byte.map(|limit| Instant::now() + limit);
+    let (sent, body) = (Instant::now(), request.body().clone());
     let Link { sender, waker, .. } = &mut *link;
     let mut answer = pin!(waker.quietly(|| sender.try_send_request(request)));
     let answer = poll_fn(|cx| {
         if let Poll::Ready(answer) = link.drive_for(cx, |cx| answer.as_mut().poll(cx)) {
-            return Poll::Ready(answer.map_err(|error| lost(error, link.read.get() != read_before)));
+            return Poll::Ready(answer.map_err(|error| {
+                if body.has_failed() {
+                    return Lost::Failed(SendError::RequestBroke);
+                }
+                lost(error, link.read.get() != read_before)
+            }));
         }
         if link.ended {
+            if body.has_failed() {
+                return Poll::Ready(Err(Lost::Failed(SendError::RequestBroke)));
+            }
             return Poll::Ready(Err(Lost::Closed { answering: link.read.get() != read_before, source: None }));
         }
-        match due {
-            Some(due) => link.deadline.poll(cx, due).map(|()| Err(Lost::Failed(SendError::FirstByteTimeout))),
+        match timeouts.first_byte {
+            Some(limit) => {
+                let due = body.waited_since(sent) + limit;
+                link.deadline.poll(cx, due).map(|()| Err(Lost::Failed(SendError::FirstByteTimeout)))
+            }
             None => Poll::Pending,
         }
     })
@@ -191,7 +210,7 @@ async fn exchange(
     Ok((answer, link))
 }
 
-fn lost(failed: TrySendError<Request<Chunks>>, bytes_came: bool) -> Lost {
+fn lost(failed: TrySendError<Request<Payload>>, bytes_came: bool) -> Lost {
     let unsent = failed.message().is_some();
     let error = failed.into_error();
     if error.is_parse_too_large() {

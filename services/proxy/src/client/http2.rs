@@ -5,7 +5,7 @@
 
 use std::{
     future::poll_fn,
-    pin::pin,
+    pin::{Pin, pin},
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicUsize, Ordering},
@@ -17,12 +17,12 @@ use std::{
 use bytes::Bytes;
 use h2::{Reason, RecvStream, SendStream, client::ResponseFuture};
 use http::{HeaderMap, Request, Response, Uri, Version, header::TRANSFER_ENCODING, request::Parts, uri};
-use http_body::{Frame, SizeHint};
+use http_body::{Body, Frame, SizeHint};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::{
-    ANSWER_HEAD_BYTES_MAX, AnswerBody, Chunks, Destination, ProtocolFault, SendError, Timeouts,
+    ANSWER_HEAD_BYTES_MAX, AnswerBody, Destination, Payload, ProtocolFault, SendError, Timeouts,
     answer::Cause,
     connect,
     error::Tried,
@@ -76,7 +76,7 @@ enum Part {
 struct Upload {
     stream: SendStream<Bytes>,
     chunk: Bytes,
-    rest: Chunks,
+    rest: Payload,
 }
 
 /// Why one exchange gave no answer.
@@ -94,7 +94,7 @@ pub(super) async fn send(
     pools: &Arc<Pools>,
     to: &Destination,
     head: &Parts,
-    body: Chunks,
+    body: Payload,
     timeouts: &Timeouts,
 ) -> Result<Response<AnswerBody>, SendError> {
     let (slot, reused) = connection(pools, to, timeouts).await?;
@@ -106,6 +106,9 @@ pub(super) async fn send(
         Err(Lost::Failed(error)) => return Err(error),
         Err(Lost::Closed(source)) => return Err(closed(tried, source)),
         Err(Lost::ClosedSilently(source)) if !reused => return Err(closed(tried, source)),
+        Err(Lost::ClosedSilently(source) | Lost::Unprocessed(source)) if !body.is_sendable() => {
+            return Err(closed(Tried::ReusedAndTaken, source));
+        }
         Err(Lost::ClosedSilently(source) | Lost::Unprocessed(source)) => source,
     };
     tracing::debug!(error = %source, "an HTTP/2 request goes to another connection");
@@ -174,9 +177,10 @@ async fn handshake(wire: Wire, read: BytesRead, timeouts: &Timeouts) -> Result<A
     Ok(connection)
 }
 
-fn request(to: &Destination, head: &Parts, body: &Chunks) -> Result<Request<()>, SendError> {
+fn request(to: &Destination, head: &Parts, body: &Payload) -> Result<Request<()>, SendError> {
     let unsendable = |error: http::Error| SendError::Protocol(ProtocolFault::Request(error));
-    let authority = uri::Authority::from_maybe_shared(Bytes::copy_from_slice(to.authority.as_bytes()));
+    let host = head.headers.get(http::header::HOST).unwrap_or(&to.authority);
+    let authority = uri::Authority::from_maybe_shared(Bytes::copy_from_slice(host.as_bytes()));
     let mut target = uri::Parts::default();
     target.scheme = Some(if to.tls.is_some() { uri::Scheme::HTTPS } else { uri::Scheme::HTTP });
     target.authority = Some(authority.map_err(|error| unsendable(error.into()))?);
@@ -200,7 +204,7 @@ struct Answered {
     slot: Slot,
 }
 
-async fn exchange(slot: Slot, request: Request<()>, body: Chunks, timeouts: &Timeouts) -> Result<Answered, Lost> {
+async fn exchange(slot: Slot, request: Request<()>, body: Payload, timeouts: &Timeouts) -> Result<Answered, Lost> {
     let mut sender = slot.0.sender.clone();
     if let Err(error) = poll_fn(|cx| sender.poll_ready(cx)).await {
         slot.0.dead.store(true, Ordering::Relaxed);
@@ -208,12 +212,13 @@ async fn exchange(slot: Slot, request: Request<()>, body: Chunks, timeouts: &Tim
     }
     let read_before = slot.0.read.get();
     let (answer, stream) =
-        sender.send_request(request, body.is_empty()).map_err(|error| slot.lost(error, read_before))?;
+        sender.send_request(request, body.is_end_stream()).map_err(|error| slot.lost(error, read_before))?;
     drop(sender);
-    let mut upload = (!body.is_empty()).then(|| Upload { stream, chunk: Bytes::new(), rest: body });
-    let due = timeouts.first_byte.map(|limit| Instant::now() + limit);
+    let mut upload = (!body.is_end_stream()).then(|| Upload { stream, chunk: Bytes::new(), rest: body.clone() });
     let mut deadline = Deadline::default();
-    let answer = wait(answer, &mut upload, due, &mut deadline).await.map_err(|failed| match failed {
+    let waited = wait(answer, &mut upload, &body, timeouts.first_byte, &mut deadline).await;
+    let answer = waited.map_err(|failed| match failed {
+        _ if body.has_failed() => Lost::Failed(SendError::RequestBroke),
         Some(error) => slot.lost(error, read_before),
         None => Lost::Failed(SendError::FirstByteTimeout),
     })?;
@@ -224,17 +229,22 @@ async fn exchange(slot: Slot, request: Request<()>, body: Chunks, timeouts: &Tim
 async fn wait(
     answer: ResponseFuture,
     upload: &mut Option<Upload>,
-    due: Option<Instant>,
+    body: &Payload,
+    limit: Option<Duration>,
     deadline: &mut Deadline,
 ) -> Result<Response<RecvStream>, Option<h2::Error>> {
     let mut answer = pin!(answer);
+    let sent = Instant::now();
     poll_fn(|cx| {
         Upload::advance(upload, cx);
+        if body.has_failed() {
+            return Poll::Ready(Err(None));
+        }
         if let Poll::Ready(answer) = answer.as_mut().poll(cx) {
             return Poll::Ready(answer.map_err(Some));
         }
-        match due {
-            Some(due) => deadline.poll(cx, due).map(|()| Err(None)),
+        match limit {
+            Some(limit) => deadline.poll(cx, body.waited_since(sent) + limit).map(|()| Err(None)),
             None => Poll::Pending,
         }
     })
@@ -320,9 +330,17 @@ impl Upload {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), h2::Error>> {
         loop {
             if self.chunk.is_empty() {
-                match self.rest.next_chunk() {
-                    Some(chunk) => self.chunk = chunk,
-                    None => return Poll::Ready(Ok(())),
+                match ready!(Pin::new(&mut self.rest).poll_frame(cx)) {
+                    Some(Ok(frame)) => self.chunk = frame.into_data().unwrap_or_default(),
+                    Some(Err(_)) => {
+                        self.stream.send_reset(Reason::CANCEL);
+                        return Poll::Ready(Ok(()));
+                    }
+                    // Its end was not known with its last piece.
+                    None => return Poll::Ready(self.stream.send_data(Bytes::new(), true)),
+                }
+                if self.chunk.is_empty() && !self.rest.is_end_stream() {
+                    continue;
                 }
             }
             self.stream.reserve_capacity(self.chunk.len());
@@ -335,8 +353,11 @@ impl Upload {
                 }
             }
             let piece = self.chunk.split_to(room_bytes.min(self.chunk.len()));
-            let last = self.chunk.is_empty() && self.rest.is_empty();
+            let last = self.chunk.is_empty() && self.rest.is_end_stream();
             self.stream.send_data(piece, last)?;
+            if last {
+                return Poll::Ready(Ok(()));
+            }
         }
     }
 }
