@@ -183,6 +183,7 @@ impl EndpointState {
         let page_at = match horizon.has_page {
             HasPage::Yes => self.page_at,
             HasPage::No => None,
+            HasPage::Unasked => return Tier::Ready,
         };
         match (self.look.map(|look| (look.found, look.began)), page_at) {
             (Some((Found::Unreachable, _)), _) => Tier::Stale,

@@ -71,6 +71,10 @@ pub enum HasPage {
     /// They do not (`engineType: none`): a passed health check is all there is to know, and own work is all there is to
     /// count.
     No,
+    /// Nobody looks at them, since they are servers of any kind: who lists them says that they serve, own work is all there
+    /// is to count, and of failures only that one cannot be connected to says something, since what else a plain server
+    /// answers is its own business.
+    Unasked,
 }
 
 impl Default for Settings {

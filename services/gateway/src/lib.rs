@@ -6,6 +6,7 @@
 pub mod admin;
 pub mod answer;
 pub mod body_memory;
+pub mod by_hand;
 pub mod clock;
 pub mod control;
 pub mod decisions;

@@ -8,7 +8,7 @@
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::{Duration, SystemTime},
 };
@@ -68,6 +68,8 @@ pub struct Record {
     pub tries: u32,
     /// Body bytes from the client, as sent.
     pub bytes_in: u64,
+    /// Counts the rest of them, where the body passes through unread.
+    pub bytes_passing: Option<Arc<AtomicU64>>,
     /// Body bytes given to the client's connection.
     pub bytes_out: u64,
     /// Status of the answer, once it is known.
@@ -124,6 +126,7 @@ impl Record {
             dispatched: None,
             tries: 0,
             bytes_in: 0,
+            bytes_passing: None,
             bytes_out: 0,
             status: None,
             stream: false,
@@ -230,7 +233,7 @@ impl Record {
             queue_ms: waited.map_or(0.0, ms),
             ttft_ms: self.content.map(|content| ms(content.first.since(self.started))),
             duration_ms: ms(ended.since(self.started)),
-            bytes_in: self.bytes_in,
+            bytes_in: self.bytes_in + self.bytes_passing.as_ref().map_or(0, |bytes| bytes.load(Ordering::Relaxed)),
             bytes_out: self.bytes_out,
         }
     }

@@ -10,6 +10,7 @@ use http::HeaderValue;
 use protocol::models::Card;
 
 use crate::{
+    by_hand::{Backing, HandRoutes, Picker},
     limits::{Matching, Rule},
     metrics::ModelMetrics,
     pools::PoolHandle,
@@ -31,6 +32,8 @@ pub struct Routes {
     pub only: Option<Arc<Served>>,
     /// Every pool with the models and adapters it serves, in the order of the configuration.
     pub pools: Vec<Listed>,
+    /// Routes written by hand that hang on this Gateway. They are asked first.
+    pub by_hand: Option<Arc<HandRoutes>>,
     /// Whether the body's model decides and the model headers are set.
     pub body_based: bool,
     /// Paths forwarded besides the usual ones.
@@ -98,6 +101,10 @@ pub struct Served {
     pub limits: Matching,
     /// Priorities of the objectives that requests of its pool may name.
     pub objectives: Arc<Objectives>,
+    /// What its endpoints are.
+    pub backing: Backing,
+    /// Who picks one of them.
+    pub picker: Picker,
     /// Its series.
     pub metrics: Arc<ModelMetrics>,
 }
@@ -113,6 +120,7 @@ impl Routes {
             fallback: None,
             only: None,
             pools: Vec::new(),
+            by_hand: None,
             body_based: true,
             extra_paths: Vec::new(),
             stream_keep_alive: None,

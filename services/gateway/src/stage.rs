@@ -1,19 +1,20 @@
 //! What a request is after each stage. A layer takes one and gives the next, so the wrong order does not compile.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use flow_control::Ask;
 use http::{HeaderValue, Response, request::Parts};
 use protocol::{Api, path::Dialect};
 use proxy::{
-    client::{Chunks, Clients},
+    client::{Clients, Payload},
     serve::{Listener, RequestBody},
 };
 
 use crate::{
     answer::Answer,
     body_memory::{BodyMemory, Held},
+    by_hand::Edits,
     pools::Lease,
     record::Record,
     rejection::Refused,
@@ -60,8 +61,8 @@ pub struct Routed {
     pub head: Parts,
     /// What is asked for.
     pub api: Api,
-    /// The whole body.
-    pub body: Chunks,
+    /// The body: whole where it was read, else as it arrives.
+    pub body: Payload,
     /// Pays for the body in memory.
     pub held: Held,
     /// Which model of which pool.
@@ -74,6 +75,10 @@ pub struct Routed {
     pub prompt_tokens: u32,
     /// The most tokens its client wants generated.
     pub output_tokens_max: Option<u32>,
+    /// What its route leaves it of time.
+    pub times: Times,
+    /// What its route changes of it, if a route written by hand took it.
+    pub edits: Option<Edits>,
     /// How urgent it is, and whose.
     pub ask: Ask,
     /// What is known of it.
@@ -84,6 +89,15 @@ pub struct Routed {
     pub clients: Clients,
     /// Routes in force when it came.
     pub routes: Arc<Routes>,
+}
+
+/// How long a request may take, as its route says. `None` is as long as it takes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Times {
+    /// From its head to the end of its answer.
+    pub request: Option<Duration>,
+    /// From the beginning of a try to the end of its answer.
+    pub one_try: Option<Duration>,
 }
 
 /// A request within every limit of its caller. What it was charged travels in its record.

@@ -46,6 +46,8 @@ pub enum Api {
     Model,
     /// A path that the operator added.
     Extra,
+    /// Whatever a route written by hand forwards and nobody here reads.
+    Other,
 }
 
 /// What a request of an API carries as its body.
@@ -130,7 +132,7 @@ impl Api {
             | Self::Invocations => BodyShape::Json,
             Self::AudioTranscriptions | Self::AudioTranslations | Self::ImagesVariations => BodyShape::Multipart,
             Self::ImagesEdits => BodyShape::JsonOrMultipart,
-            Self::ResponseById | Self::Models | Self::Model => BodyShape::None,
+            Self::ResponseById | Self::Models | Self::Model | Self::Other => BodyShape::None,
             Self::Extra => BodyShape::Any,
         }
     }
@@ -159,7 +161,8 @@ impl Api {
             | Self::Invocations
             | Self::Models
             | Self::Model
-            | Self::Extra => Dialect::OpenAi,
+            | Self::Extra
+            | Self::Other => Dialect::OpenAi,
         }
     }
 
@@ -187,7 +190,7 @@ impl Api {
             | Self::GenerateStream
             | Self::Invocations
             | Self::Extra => ModelIn::BodyIfGiven,
-            Self::ResponseById | Self::Models | Self::Model => ModelIn::Nowhere,
+            Self::ResponseById | Self::Models | Self::Model | Self::Other => ModelIn::Nowhere,
         }
     }
 
@@ -219,6 +222,7 @@ impl Api {
             Self::Models => "models",
             Self::Model => "model",
             Self::Extra => "extra",
+            Self::Other => "other",
         }
     }
 }

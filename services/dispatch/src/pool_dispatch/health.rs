@@ -10,7 +10,7 @@ use pool::{EndpointId, Moment};
 
 use super::PoolDispatch;
 use crate::{
-    EjectedBy, Failure, Permit, Verdict,
+    EjectedBy, Failure, HasPage, Permit, Verdict,
     endpoint_state::{EndpointState, Presence},
     health::Finding,
     horizon::Horizon,
@@ -66,7 +66,9 @@ impl PoolDispatch {
         let state = self.endpoints[slot as usize].as_mut()?;
         // Looks say so, too: it is the last resort already, and an ejection would outlast its return.
         let is_known = state.is_unreachable() && verdict == Verdict::Failure(Failure::Connect);
-        let verdict = if is_known { Verdict::Neutral } else { verdict };
+        let is_its_business = self.settings.has_page == HasPage::Unasked
+            && matches!(verdict, Verdict::Failure(cause) if cause != Failure::Connect);
+        let verdict = if is_known || is_its_business { Verdict::Neutral } else { verdict };
         let finding = state.health.judge(flight.term, &mut flight.judged, verdict, now);
         let (endpoint, name) = (state.endpoint.id, &state.endpoint.name);
         match (finding, verdict) {

@@ -120,6 +120,8 @@ impl Site {
     fn served(&self, pool: &Arc<PoolHandle>, model: &Arc<str>, base: &Arc<str>) -> Arc<Served> {
         let metrics = ModelMetrics::new(&self.world.metrics, Arc::clone(&pool.name), Arc::clone(model));
         Arc::new(Served {
+            backing: crate::by_hand::Backing::Models,
+            picker: crate::by_hand::Picker::Ours,
             pool: Arc::clone(pool),
             model: Arc::clone(model),
             base: Arc::clone(base),

@@ -73,7 +73,8 @@ pub(super) enum Verdict {
 
 impl Reader {
     pub(super) fn of(head: &Parts, api: Api, usage: UsageEvent) -> Self {
-        if is_encoded(&head.headers) || head.status == StatusCode::NO_CONTENT {
+        let is_unread = matches!(api, Api::Other) || is_encoded(&head.headers);
+        if is_unread || head.status == StatusCode::NO_CONTENT {
             return Self::Opaque;
         }
         let kind = head.headers.get(CONTENT_TYPE).map(|value| value.as_bytes()).unwrap_or_default();

@@ -27,6 +27,7 @@ use super::{
     rules::Rules,
 };
 use crate::{
+    by_hand::{Backing, Picker},
     metrics::{ModelMetrics, QueueMetrics, RetryMetrics},
     pools::PoolHandle,
     routes::{Fallback, Listed, OTHER_MODEL, Objectives, Routes, Served},
@@ -262,6 +263,7 @@ fn empty_routes(config: &Config, world: &World) -> Routes {
         fallback: None,
         only: None,
         pools: Vec::new(),
+        by_hand: None,
         body_based: config.bbr.enabled,
         extra_paths: config.extra_paths.clone(),
         stream_keep_alive: config.stream_keep_alive,
@@ -312,6 +314,8 @@ fn served(
         route_timeout: scheduler.and_then(|scheduler| scheduler.route_timeout),
         limits: rules.matching(scheduler, model),
         objectives: Arc::clone(&about.objectives),
+        backing: Backing::Models,
+        picker: Picker::Ours,
         metrics: Arc::new(ModelMetrics::new(&world.metrics, Arc::clone(&pool.name), Arc::clone(model))),
     }))
 }

@@ -4,7 +4,8 @@
 //! piece by piece as it arrives. What is forwarded are the client's own bytes (decoded if they were compressed).
 
 mod ask;
-mod body;
+pub(crate) mod body;
+mod by_hand;
 mod wish;
 
 use std::{
@@ -25,12 +26,13 @@ use tower::{Layer, Service};
 
 use self::body::ReadBody;
 use crate::{
+    by_hand::Asked,
     metrics::Outcome,
     pipeline::Work,
     record::Record,
     rejection::{Refused, Rejection},
     routes::{Fallback, Routes, Served},
-    stage::{Authenticated, ModelHeaders, Outgoing, Reply, Request, Routed, whole},
+    stage::{Authenticated, ModelHeaders, Outgoing, Reply, Request, Routed, Times, whole},
 };
 
 /// Bytes of prompt that make one token, on average: the estimate that upstream pickers use.
@@ -67,6 +69,13 @@ where
     }
 
     fn call(&mut self, Authenticated { request }: Authenticated) -> Self::Future {
+        if let Some(by_hand) = &request.routes.by_hand {
+            match by_hand.find(&request.head, request.listener) {
+                Asked::Taken(taken) => return Box::pin(by_hand::route(request, taken, self.inner.clone())),
+                Asked::Nobodys => return Box::pin(std::future::ready(Err(by_hand::not_found().of(request.record)))),
+                Asked::Configs => {}
+            }
+        }
         let mut inner = self.inner.clone();
         Box::pin(async move {
             match route(request).await? {
@@ -113,7 +122,8 @@ async fn route(mut request: Request) -> Result<Next, Refused> {
         | Api::Generate
         | Api::GenerateStream
         | Api::Invocations
-        | Api::Extra => read_and_find(api, request).await.map(|routed| Next::Routed(Box::new(routed))),
+        | Api::Extra
+        | Api::Other => read_and_find(api, request).await.map(|routed| Next::Routed(Box::new(routed))),
     }
 }
 
@@ -162,7 +172,8 @@ async fn read_and_find(api: Api, mut request: Request) -> Result<Routed, Refused
     let output_tokens_max = read.head.as_ref().and_then(|head| head.max_output_tokens);
     let wish = read.head.as_ref().and_then(|head| head.usage_wish).filter(|_| routes.usage == api::Usage::Always);
     let ReadBody { mut body, held, .. } = read;
-    let ask = ask::ask(&head.headers, &served, body.len_bytes(), record.started);
+    let times = Times { request: served.route_timeout, one_try: None };
+    let ask = ask::ask(&head.headers, &served, body.len_bytes(), record.started, times);
     record.band = ask.band();
     if let Some(splice) = wish {
         body = wish::grant(body, splice, &mut head.headers, &mut record);
@@ -170,8 +181,10 @@ async fn read_and_find(api: Api, mut request: Request) -> Result<Routed, Refused
     Ok(Routed {
         head,
         api,
-        body,
+        body: body.into(),
         held,
+        times,
+        edits: None,
         served,
         model_headers,
         prefix,
@@ -248,8 +261,13 @@ fn prompt(head: Option<&Head>, served: &Served) -> (Vec<u64>, u32) {
     let mut prefix = Vec::new();
     let Some(head) = head else { return (prefix, 0) };
     head.prompt.chain(Seed { model: &served.model }, &mut prefix);
-    let tokens = head.prompt.bytes().div_ceil(BYTES_PER_TOKEN);
-    (prefix, u32::try_from(tokens).unwrap_or(u32::MAX))
+    (prefix, prompt_tokens(Some(head)))
+}
+
+/// The prompt's length, estimated.
+fn prompt_tokens(head: Option<&Head>) -> u32 {
+    let tokens = head.map_or(0, |head| head.prompt.bytes().div_ceil(BYTES_PER_TOKEN));
+    u32::try_from(tokens).unwrap_or(u32::MAX)
 }
 
 /// Whether a body of this shape and content type is read as multipart form data.

@@ -24,7 +24,8 @@ pub fn estimate(api: Api, prompt_tokens: u32, output_tokens_max: Option<u32>) ->
         | Api::Generate
         | Api::GenerateStream
         | Api::Invocations
-        | Api::Extra => Tokens { input, output },
+        | Api::Extra
+        | Api::Other => Tokens { input, output },
         Api::Embeddings | Api::Pooling | Api::Classify | Api::Rerank | Api::Score => Tokens { input, output: 0 },
         // No model computes tokens for them, or nobody says how many.
         Api::Models

@@ -194,6 +194,7 @@ fn about(api: Api) -> About {
         Api::Models => say("models", "What can be asked for now", Body::Open, Json(Body::ModelList)),
         Api::Model => say("models", "One model or adapter", Body::Open, Json(Body::Model)),
         Api::Extra => say("completions", "A path that the configuration adds", Body::MayNameModel, Opaque),
+        Api::Other => say("routes", "A path of a route written by hand", Body::Open, Opaque),
     }
 }
 

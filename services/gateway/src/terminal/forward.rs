@@ -14,12 +14,15 @@ use http::{
     header::{AUTHORIZATION, HeaderMap},
     request::Parts,
 };
-use pool::EndpointId;
+use pool::{EndpointId, Moment};
 use protocol::{
     Reason,
     headers::{BASE_MODEL_NAME, MODEL_NAME, REQUEST_ID, is_control},
 };
-use proxy::client::{AnswerBody, SendError};
+use proxy::{
+    client::{AnswerBody, Payload, SendError},
+    serve::RequestBodyError,
+};
 use smallvec::SmallVec;
 use tokio::time::timeout;
 use tower::Service;
@@ -31,13 +34,15 @@ use super::{
 
 use crate::{
     answer::{Answer, Flow},
+    by_hand::Backing,
     errors::chain,
+    layers::route::body,
     pipeline::Work,
     place,
     pools::{EndpointHandle, Evicted, Lease},
     record::Record,
     rejection::{Refused, Rejection},
-    stage::{Dispatched, ModelHeaders, Outgoing, Reply, Routed},
+    stage::{Dispatched, ModelHeaders, Outgoing, Reply, Routed, Times},
 };
 
 const CLOSED: &str = "the model server closed the connection before it answered: the request is not sent again, since it \
@@ -66,11 +71,14 @@ impl Service<Dispatched> for Forward {
 
 async fn forward(Dispatched { mut routed, mut lease }: Dispatched) -> Outgoing {
     prepare(&mut routed.head, routed.model_headers.take(), &routed.request_id);
+    if let Some(edits) = &routed.edits {
+        edits.change(&mut routed.head);
+    }
     let client_authorization = routed.head.headers.get(AUTHORIZATION).cloned();
     let mut tried: SmallVec<[EndpointId; 4]> = SmallVec::new();
     for lists_left in (0..LISTS_MAX).rev() {
         let failed = match try_list(&mut routed, &mut lease, client_authorization.as_ref()).await {
-            Tried::Answered(response) => return Ok(answer(response, routed, lease)),
+            Tried::Answered(response, began) => return Ok(answer(response, routed, lease, began)),
             Tried::Refused(rejection) => return Err(rejection.of(routed.record)),
             Tried::NothingSent(failed) => failed,
         };
@@ -91,8 +99,8 @@ async fn forward(Dispatched { mut routed, mut lease }: Dispatched) -> Outgoing {
 
 /// What came of a list of endpoints.
 enum Tried {
-    /// One answered.
-    Answered(http::Response<AnswerBody>),
+    /// One answered, and this is when that try began.
+    Answered(http::Response<AnswerBody>, Option<Moment>),
     /// The request is not to be tried again.
     Refused(Rejection),
     /// None of them could be sent anything, the last of them for this reason; or they left.
@@ -107,16 +115,25 @@ async fn try_list(routed: &mut Routed, lease: &mut Lease, authorization: Option<
     while let Some(endpoint) = tries.next(lease, &routed.prefix) {
         routed.record.tries += 1;
         routed.record.endpoint = Some(Arc::clone(&endpoint.name));
+        let began = routed.record.now();
         authorize(&mut routed.head.headers, &endpoint, authorization);
-        let Ok(sent) = lease.eviction.unless(send(routed, &endpoint)).await else { return evicted(lease) };
+        let Ok(sent) = lease.eviction.unless(send(routed, &endpoint, began)).await else { return evicted(lease) };
         match sent {
             Ok(response) => {
-                if let Some(mut response) = tries.keep_for_later(response, &endpoint, lease, &routed.prefix) {
+                let kept_back = match routed.served.backing {
+                    Backing::Models if routed.body.is_sendable() => {
+                        tries.keep_for_later(response, &endpoint, lease, &routed.prefix)
+                    }
+                    // Any other server's refusal is its answer; and what was sent on as it came cannot be sent again.
+                    Backing::Models | Backing::Anything => Some(response),
+                };
+                if let Some(mut response) = kept_back {
                     tries.end().await;
                     let kept = hold_back(routed, lease, response.body_mut()).await;
-                    return if kept.is_ok() { Tried::Answered(response) } else { evicted(lease) };
+                    return if kept.is_ok() { Tried::Answered(response, Some(began)) } else { evicted(lease) };
                 }
             }
+            Err(Unsent::Failed(SendError::RequestBroke, _)) => return Tried::Refused(sender_failed(&routed.body)),
             Err(Unsent::NoTimeLeft) => return Tried::Refused(refuse(&SendError::FirstByteTimeout, &endpoint)),
             Err(Unsent::Failed(error, fairness)) => {
                 if fairness == Fairness::GivenTime {
@@ -135,7 +152,7 @@ async fn try_list(routed: &mut Routed, lease: &mut Lease, authorization: Option<
     // A refusal that could be passed on says more than that the others are gone.
     if let Some(Refusal { response, endpoint }) = tries.refusal.take() {
         routed.record.endpoint = Some(Arc::clone(&endpoint.name));
-        return Tried::Answered(response);
+        return Tried::Answered(response, None);
     }
     Tried::NothingSent(failed)
 }
@@ -147,7 +164,7 @@ async fn hold_back(routed: &Routed, lease: &mut Lease, body: &mut AnswerBody) ->
         return Ok(());
     }
     let begun = lease.eviction.unless(body.begun());
-    match time_left(&routed.record, routed.served.route_timeout) {
+    match time_left(&routed.record, routed.times.request) {
         None => begun.await?,
         // Who reads the answer finds out that its time is over.
         Some(left) => timeout(left, begun).await.unwrap_or(Ok(()))?,
@@ -186,14 +203,19 @@ fn authorize(headers: &mut HeaderMap, endpoint: &EndpointHandle, clients: Option
 }
 
 /// One try. The route's limit covers all of it, connecting too, beside the limits of each step.
-async fn send(routed: &Routed, endpoint: &EndpointHandle) -> Result<http::Response<AnswerBody>, Unsent> {
+async fn send(routed: &Routed, endpoint: &EndpointHandle, began: Moment) -> Result<http::Response<AnswerBody>, Unsent> {
     let send = || {
         let (clients, body) = (&routed.clients, routed.body.clone());
         clients.send(&endpoint.destination, &routed.head, body, &routed.routes.timeouts)
     };
     let given_time = |error| Unsent::Failed(error, Fairness::GivenTime);
-    let limit = routed.served.route_timeout;
-    match time_left(&routed.record, limit) {
+    let Times { request, one_try } = routed.times;
+    let (left, limit) = match (left(&routed.record, routed.times, Some(began)), one_try) {
+        // A try's own time is all it gets, whatever went before.
+        (Some(left), Some(one_try)) if left >= one_try => (Some(left), Some(one_try)),
+        (left, _) => (left, request),
+    };
+    match left {
         None => send().await.map_err(given_time),
         Some(Duration::ZERO) => Err(Unsent::NoTimeLeft),
         // Boxed so that the usual case does not carry the rare one's state around.
@@ -233,11 +255,18 @@ fn replayed(lease: &Lease, record: &mut Record) {
     record.tries += 1;
 }
 
+/// What is left of the times of a request whose try began then.
+fn left(record: &Record, times: Times, began: Option<Moment>) -> Option<Duration> {
+    let request = time_left(record, times.request);
+    let one_try = times.one_try.zip(began).map(|(limit, began)| limit.saturating_sub(record.now().since(began)));
+    request.into_iter().chain(one_try).min()
+}
+
 fn time_left(record: &Record, route_timeout: Option<Duration>) -> Option<Duration> {
     route_timeout.map(|limit| limit.saturating_sub(record.now().since(record.started)))
 }
 
-fn answer(response: http::Response<AnswerBody>, mut routed: Routed, lease: Lease) -> Reply {
+fn answer(response: http::Response<AnswerBody>, mut routed: Routed, lease: Lease, began: Option<Moment>) -> Reply {
     let (mut head, body) = response.into_parts();
     if body.replayed() {
         replayed(&lease, &mut routed.record);
@@ -247,7 +276,7 @@ fn answer(response: http::Response<AnswerBody>, mut routed: Routed, lease: Lease
     if let Some(verdict @ Verdict::Failure(_)) = verdict::of_status(head.status) {
         lease.report(verdict);
     }
-    let left = time_left(&routed.record, routed.served.route_timeout);
+    let left = left(&routed.record, routed.times, began);
     let flow = Flow::new(&mut head, routed.api, body, routed.record, lease, left, routed.routes.stream_keep_alive);
     http::Response::from_parts(head, Answer::flowing(flow))
 }
@@ -265,15 +294,27 @@ fn refuse(error: &SendError, endpoint: &EndpointHandle) -> Rejection {
             SendError::FirstByteTimeout | SendError::Protocol(_) => return refuse(error, endpoint),
             SendError::Connect(_)
             | SendError::ConnectTimeout
+            | SendError::RequestBroke
             | SendError::ClosedBeforeAnswer { .. }
             | SendError::AfterReplay(_) => (Reason::EndpointBroke, CLOSED),
         },
+        SendError::RequestBroke => (Reason::ClientGone, body::GONE),
         SendError::ClosedBeforeAnswer { .. } => (Reason::EndpointBroke, CLOSED),
         SendError::Protocol(_) => {
             (Reason::EndpointBroke, "the model server's answer broke the HTTP protocol: tell its operator")
         }
     };
     Rejection::new(reason, message).detail(format!("{}: {}", endpoint.name, chain(error)))
+}
+
+/// The client's body broke off while it was sent on.
+fn sender_failed(body: &Payload) -> Rejection {
+    let failure = match body {
+        Payload::Passing(passing) => passing.take_failure(),
+        Payload::Whole(_) => None,
+    };
+    let failure = failure.and_then(|failure| failure.downcast::<RequestBodyError>().ok());
+    failure.map_or_else(|| Rejection::new(Reason::ClientGone, body::GONE), |failure| body::broken(&failure))
 }
 
 fn unreachable(failed: Option<&SendError>) -> Rejection {

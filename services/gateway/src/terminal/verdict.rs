@@ -33,6 +33,7 @@ pub(crate) fn of_error(error: &SendError) -> Verdict {
         SendError::Connect(_) | SendError::ConnectTimeout => Verdict::Failure(Failure::Connect),
         SendError::FirstByteTimeout => Verdict::Failure(Failure::Timeout),
         SendError::ClosedBeforeAnswer { .. } => Verdict::Failure(Failure::Broke),
+        SendError::RequestBroke => Verdict::Neutral,
         SendError::AfterReplay(error) => of_error(error),
         SendError::Protocol(fault) => match fault {
             ProtocolFault::Request(_) => Verdict::Neutral,

@@ -368,3 +368,22 @@ fn an_endpoint_where_nobody_listens_is_not_ejected_and_serves_as_soon_as_somebod
     }
     assert_eq!(states(&rig)[0], State::Ejected);
 }
+
+/// Servers of any kind answer 500 for reasons of their own, and nobody looks at them: only one that cannot be connected to is
+/// left out.
+#[test]
+fn servers_that_nobody_looks_at_are_ready_and_only_blamed_for_not_being_there() {
+    let unasked = Settings { has_page: crate::HasPage::Unasked, ..Settings::default() };
+    let mut rig = Rig::unread(2, unasked);
+    assert_eq!(states(&rig), [State::Ready, State::Ready]);
+    rig.pass(ms(3_600_000));
+    assert_eq!(states(&rig), [State::Ready, State::Ready], "no report is missed");
+    for cause in Failure::ALL.into_iter().filter(|cause| *cause != Failure::Connect) {
+        for _ in 0..20 {
+            assert_eq!(one(&mut rig, 0, Verdict::Failure(cause)), None, "{cause:?}");
+        }
+    }
+    let gone: Vec<_> = (0..5).filter_map(|_| one(&mut rig, 0, Verdict::Failure(Failure::Connect))).collect();
+    assert!(matches!(gone[..], [HealthChange::Ejected(_)]), "{gone:?}");
+    assert_eq!(states(&rig), [State::Ejected, State::Ready]);
+}

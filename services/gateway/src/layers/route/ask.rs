@@ -12,20 +12,20 @@ use pool::Moment;
 use protocol::headers::{FAIRNESS_ID, OBJECTIVE, SLO_TTFT_MS};
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::routes::Served;
+use crate::{routes::Served, stage::Times};
 
 /// Longest time to the first token that a client can ask for; more is taken as this.
 const SLO_TTFT_MAX: Duration = Duration::from_secs(3600);
 
 /// The request as flow control sees it. `started`: when its head was read.
-pub(super) fn ask(headers: &HeaderMap, served: &Served, body_bytes: u64, started: Moment) -> Ask {
+pub(super) fn ask(headers: &HeaderMap, served: &Served, body_bytes: u64, started: Moment, times: Times) -> Ask {
     Ask {
         priority: priority(headers, served),
         flow: said(headers, &FAIRNESS_ID).map(|key| Flow(xxh3_64(key))).unwrap_or_default(),
         bytes: body_bytes,
         deadline: said(headers, &SLO_TTFT_MS).and_then(milliseconds).map(|slo| started + slo.min(SLO_TTFT_MAX)),
         // Time that its route does not leave it is not worth waiting for.
-        wait_until: served.route_timeout.map(|limit| started + limit),
+        wait_until: times.request.map(|limit| started + limit),
     }
 }
 

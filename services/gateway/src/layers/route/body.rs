@@ -21,6 +21,9 @@ use crate::{
 /// Bytes a core reads before it lets others have a turn: at 1 GB/s a quarter of a millisecond.
 const TURN_BYTES: usize = 256 * 1024;
 
+/// What nobody reads who left in the middle of a request.
+pub(crate) const GONE: &str = "the client left before its request was complete";
+
 /// A body that is there.
 pub(super) struct ReadBody {
     /// All of it, decoded.
@@ -40,7 +43,7 @@ pub(super) async fn read(api: Api, request: &mut Request) -> Result<ReadBody, Re
     if declared_bytes(&request.head.headers).is_some_and(|declared| declared > limit_bytes) {
         return Err(too_large(limit_bytes));
     }
-    let mut reading = Reading::new(api, request, limit_bytes)?;
+    let mut reading = Reading::new(reader(api, request)?, request, limit_bytes);
     let sent = reading.receive(request, coding == Coding::Identity).await?;
     if coding != Coding::Identity {
         reading.decode(coding, sent).await?;
@@ -49,8 +52,33 @@ pub(super) async fn read(api: Api, request: &mut Request) -> Result<ReadBody, Re
     reading.finish()
 }
 
+/// Reads a body to be forwarded as it is, whatever it holds: what cannot be understood is the endpoint's to judge.
+pub(super) async fn read_as_it_is(api: Api, request: &mut Request, limit_bytes: u64) -> Result<ReadBody, Rejection> {
+    let reader = reader(api, request).unwrap_or(Reader::None);
+    let mut reading = Reading { faults: Faults::AreTheEndpoints, ..Reading::new(reader, request, limit_bytes) };
+    reading.receive(request, true).await?;
+    reading.finish()
+}
+
+/// Whether this body can be read for what it says: not compressed, and no longer than may be held.
+pub(super) fn is_legible(request: &Request) -> bool {
+    let headers = &request.head.headers;
+    let fits = declared_bytes(headers).is_none_or(|declared| declared <= request.routes.body_bytes_max);
+    fits && Coding::of(headers).is_ok_and(|coding| coding == Coding::Identity)
+}
+
+/// Whose business it is that a body cannot be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Faults {
+    /// Ours: it is refused.
+    AreRefused,
+    /// The endpoint's: it goes on.
+    AreTheEndpoints,
+}
+
 struct Reading {
     reader: Reader,
+    faults: Faults,
     limit_bytes: u64,
     kept_bytes: u64,
     kept: Vec<Bytes>,
@@ -68,20 +96,9 @@ enum Reader {
 }
 
 impl Reading {
-    fn new(api: Api, request: &Request, limit_bytes: u64) -> Result<Self, Rejection> {
-        let content_type = request.head.headers.get(CONTENT_TYPE);
-        let shape = api.body();
-        let reader = match shape {
-            _ if is_multipart(shape, content_type) => {
-                let value = content_type.map(|value| value.to_str().unwrap_or_default()).unwrap_or_default();
-                Reader::Multipart(multipart::Reader::new(value).map_err(invalid)?)
-            }
-            BodyShape::Json | BodyShape::JsonOrMultipart | BodyShape::Multipart => Reader::Json(head::Reader::new(api)),
-            BodyShape::Any => Reader::Unlabelled { api },
-            BodyShape::None => Reader::None,
-        };
+    fn new(reader: Reader, request: &Request, limit_bytes: u64) -> Self {
         let held = BodyMemory::account(&request.body_memory);
-        Ok(Self { reader, limit_bytes, kept_bytes: 0, kept: Vec::new(), held })
+        Self { reader, faults: Faults::AreRefused, limit_bytes, kept_bytes: 0, kept: Vec::new(), held }
     }
 
     /// Takes the body as it arrives. An identity body is read on the way; a compressed one is given back whole.
@@ -138,10 +155,15 @@ impl Reading {
         if let Reader::Unlabelled { api } = self.reader {
             self.reader = Reader::Json(head::Reader::new(api));
         }
-        match &mut self.reader {
-            Reader::Json(reader) => reader.feed(&data).map_err(invalid)?,
-            Reader::Multipart(reader) => reader.feed(&data).map_err(invalid)?,
-            Reader::Unlabelled { .. } | Reader::None => {}
+        let fed = match &mut self.reader {
+            Reader::Json(reader) => reader.feed(&data).map_err(invalid),
+            Reader::Multipart(reader) => reader.feed(&data).map_err(invalid),
+            Reader::Unlabelled { .. } | Reader::None => Ok(()),
+        };
+        match (fed, self.faults) {
+            (Ok(()), _) => {}
+            (Err(fault), Faults::AreRefused) => return Err(fault),
+            (Err(_), Faults::AreTheEndpoints) => self.reader = Reader::None,
         }
         self.kept.push(data);
         Ok(())
@@ -154,12 +176,30 @@ impl Reading {
 
     fn finish(self) -> Result<ReadBody, Rejection> {
         let head = match self.reader {
-            Reader::Json(reader) => Some(reader.finish().map_err(invalid)?),
-            Reader::Multipart(reader) => Some(reader.finish().map_err(invalid)?),
+            Reader::Json(reader) => Some(reader.finish().map_err(invalid)),
+            Reader::Multipart(reader) => Some(reader.finish().map_err(invalid)),
             Reader::Unlabelled { .. } | Reader::None => None,
+        };
+        let head = match self.faults {
+            Faults::AreRefused => head.transpose()?,
+            Faults::AreTheEndpoints => head.and_then(Result::ok),
         };
         Ok(ReadBody { body: Chunks::from(self.kept), held: self.held, head })
     }
+}
+
+fn reader(api: Api, request: &Request) -> Result<Reader, Rejection> {
+    let content_type = request.head.headers.get(CONTENT_TYPE);
+    let shape = api.body();
+    Ok(match shape {
+        _ if is_multipart(shape, content_type) => {
+            let value = content_type.map(|value| value.to_str().unwrap_or_default()).unwrap_or_default();
+            Reader::Multipart(multipart::Reader::new(value).map_err(invalid)?)
+        }
+        BodyShape::Json | BodyShape::JsonOrMultipart | BodyShape::Multipart => Reader::Json(head::Reader::new(api)),
+        BodyShape::Any => Reader::Unlabelled { api },
+        BodyShape::None => Reader::None,
+    })
 }
 
 fn declared_bytes(headers: &HeaderMap) -> Option<u64> {
@@ -196,7 +236,7 @@ fn invalid(error: impl std::fmt::Display) -> Rejection {
     Rejection::new(Reason::InvalidRequest, error.to_string())
 }
 
-fn broken(error: &RequestBodyError) -> Rejection {
+pub(crate) fn broken(error: &RequestBodyError) -> Rejection {
     match error {
         RequestBodyError::Idle => Rejection::new(
             Reason::RequestTimeout,
@@ -207,9 +247,6 @@ fn broken(error: &RequestBodyError) -> Rejection {
             let message = "the request body's framing is broken: check its length or its chunks";
             Rejection::new(Reason::InvalidRequest, message).detail(chain(error))
         }
-        RequestBodyError::Broke(error) => {
-            let message = "the client left before its request was complete";
-            Rejection::new(Reason::ClientGone, message).detail(chain(error))
-        }
+        RequestBodyError::Broke(error) => Rejection::new(Reason::ClientGone, GONE).detail(chain(error)),
     }
 }

@@ -266,6 +266,8 @@ fn routes(pools: &[Arc<PoolHandle>; 2], metrics: &Metrics) -> Routes {
     for (pool, name) in pools.iter().zip(MODELS) {
         let model: Arc<str> = name.into();
         let served = Served {
+            backing: crate::by_hand::Backing::Models,
+            picker: crate::by_hand::Picker::Ours,
             pool: Arc::clone(pool),
             model: Arc::clone(&model),
             base: Arc::clone(&model),
