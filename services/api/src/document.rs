@@ -15,6 +15,7 @@ mod kubernetes;
 mod limits;
 mod objective;
 mod scheduler;
+mod status;
 
 pub use auth::{ApiKeys, Auth, ClaimValueType, Jwt, Provider, RemoteJwks, RequiredClaim};
 pub use endpoint::{ApiKey, Endpoint, EndpointDocumentSpec, ServerTls};
@@ -33,6 +34,7 @@ pub use objective::{
     ModelMatchType, PoolRef, RewriteMatch, RewriteRule, RewriteTarget,
 };
 pub use scheduler::{AppProtocolName, ConfigMapRef, EngineName, PickerName, SchedulerSpec, WeightsSpec};
+pub use status::{Condition, ConditionStatus, ConfigStatus, RolloutState, SchedulerStatus, TlsStatus};
 
 use crate::schema::{self, Shape};
 

@@ -117,6 +117,28 @@ impl Format {
         }
     }
 
+    /// The same as a regular expression that an API server understands (RE2), as far as one can say it.
+    pub(crate) const fn pattern(self) -> &'static str {
+        match self {
+            Self::DnsLabel => "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$",
+            Self::DnsSubdomain => r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?(\.[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)*$",
+            Self::LabelKey => {
+                r"^([a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?(\.[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)*/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$"
+            }
+            Self::LabelValue => "^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$",
+            Self::HeaderText => r"^[^\pZ\p{Cc}]([^\p{Cc}]*[^\pZ\p{Cc}])?$",
+            Self::HeaderName => r"^[-!#$%&'*+.^_`|~0-9A-Za-z]+$",
+            // Loosely: only files name hosts.
+            Self::Host => r"^[^/\s]+$",
+            Self::UrlPath => r"^/[!$-)+-;=@-\[\]-~]*$",
+            Self::HttpsUrl => r##"^https://[!"$-.0->A-~]+([/?#][!-~]*)?$"##,
+            Self::Duration => duration::PATTERN,
+            Self::Quantity => r"^([0-9]{1,20}(\.[0-9]{0,9})?|\.[0-9]{1,9})(Ki|Mi|Gi|Ti|Pi|Ei|k|M|G|T|P|E)?$",
+            Self::EnvName => "^[A-Za-z_][A-Za-z0-9_]*$",
+            Self::FilePath => r"^[^\x00]+$",
+        }
+    }
+
     /// Whether a text is one. Lengths are the schema's concern.
     pub(crate) fn holds(self, text: &str) -> bool {
         match self {
@@ -227,6 +249,13 @@ pub(crate) fn labels(_: &mut SchemaGenerator) -> Schema {
         "propertyNames": schema(Format::LabelKey),
         "additionalProperties": schema(Format::LabelValue),
     })
+}
+
+/// Labels that a selector demands, as many as an `InferencePool` may.
+pub(crate) fn selected_labels(generator: &mut SchemaGenerator) -> Schema {
+    let mut schema = labels(generator);
+    schema.insert("maxProperties".to_owned(), 64.into());
+    schema
 }
 
 fn schema(format: Format) -> Schema {

@@ -26,6 +26,7 @@ pub use violation::{Source, Violation, Violations};
 
 pub mod cluster;
 pub mod config;
+pub mod crd;
 pub mod document;
 mod duration;
 mod effect;

@@ -9,6 +9,7 @@ mod flow_control;
 mod gateway;
 mod scheduler;
 pub(crate) mod secrets;
+pub(crate) mod texts;
 
 use std::collections::BTreeMap;
 

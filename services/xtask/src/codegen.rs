@@ -15,7 +15,8 @@ pub(crate) enum Mode {
     Check,
 }
 
-/// Writes or compares `docs/config.md`, `docs/metrics.md`, `docs/errors.md` and `docs/openapi.yaml`.
+/// Writes or compares the definitions in `crds/`, and `docs/config.md`, `docs/metrics.md`, `docs/errors.md` and
+/// `docs/openapi.yaml`.
 pub(crate) fn run(workspace: &Workspace, mode: Mode) -> anyhow::Result<()> {
     let mut command =
         workspace.cargo(&["run", "--quiet", "--locked", "--package", "xtask", "--example", "references", "--"]);
@@ -23,6 +24,6 @@ pub(crate) fn run(workspace: &Workspace, mode: Mode) -> anyhow::Result<()> {
         Mode::Write => command.arg("write"),
         Mode::Check => command.arg("check"),
     };
-    command.arg(workspace.root.join("docs"));
+    command.arg(&workspace.root);
     step::run(&mut command)
 }

@@ -25,7 +25,7 @@ usage: cargo xtask <task>
   test [-- ARGS]     every test: units, integration, SDKs; ARGS go to the test binaries
   ci                 what has to hold before a change goes in, in the order of cheapest first
   tidy               the rules of the house that no compiler checks
-  codegen [--check]  write docs/config.md, docs/metrics.md, docs/errors.md and docs/openapi.yaml from the code
+  codegen [--check]  write crds/, docs/config.md, docs/metrics.md, docs/errors.md and docs/openapi.yaml from the code
                      --check: write nothing, fail if one of them differs
 ";
 

@@ -46,7 +46,7 @@ pub struct LabelSelector {
     ///
     /// Changed by whoever deploys the model, to name its pods.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    #[schemars(schema_with = "format::labels")]
+    #[schemars(schema_with = "format::selected_labels")]
     pub match_labels: BTreeMap<String, String>,
     /// Further demands on labels.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -91,3 +91,97 @@ proptest! {
         }
     }
 }
+
+/// What a cluster refuses by pattern is what a file is refused for. `UrlPath` has a rule for climbing paths besides, and
+/// hosts stand in files only.
+#[test]
+fn patterns_say_what_the_checks_do() {
+    let samples = [
+        "",
+        "a",
+        "-a",
+        "a-",
+        "A",
+        "a.b",
+        "a..b",
+        "a_b",
+        "é",
+        "a.b-c.d",
+        "x.",
+        ".x",
+        "app",
+        "example.com/app",
+        "a/b/c",
+        "/app",
+        "a b",
+        " a",
+        "a ",
+        "a\nb",
+        "a\u{7f}",
+        "a\u{a0}",
+        "\u{3000}a",
+        "模型",
+        "meta-llama/Llama 3",
+        "x-team",
+        "x:team",
+        "/",
+        "/v1/mine",
+        "/a%20b",
+        "/a//b",
+        "/v1?x",
+        "/v1#x",
+        "/v1/*",
+        "/a\\b",
+        "/a\"",
+        "/a<b",
+        "/[x]",
+        "/~a",
+        "https://a",
+        "https://",
+        "https:///x",
+        "https://u:p@a",
+        "https://a/b@c",
+        "https://a:1/?x#y",
+        "https://a b",
+        "http://a",
+        "30s",
+        "1h30m",
+        "0s",
+        "1.5s",
+        "100000s",
+        "1s1s1s1s1s",
+        "64Mi",
+        "1000",
+        ".5Ki",
+        "1..2",
+        "1e3",
+        "100m",
+        "Mi",
+        ".",
+        "1.",
+        "A_B",
+        "1A",
+        "a\0b",
+        "a\n",
+        "\n",
+    ];
+    for format in Format::ALL.into_iter().filter(|format| *format != Format::Host) {
+        let pattern = regex::Regex::new(format.pattern()).unwrap();
+        for sample in samples {
+            // Go's `$` is the very end of a text, as is that of this crate.
+            let by_pattern = pattern.is_match(sample) && sample.chars().count() as u64 >= format.chars().0;
+            assert_eq!(by_pattern, format.holds(sample), "{format:?} {sample:?}");
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn patterns_say_what_the_checks_do_for_any_text(text in "[-a-zA-Z0-9./:_ %?#@é\\u{a0}\n]{0,20}") {
+        for format in Format::ALL.into_iter().filter(|format| !matches!(format, Format::Host | Format::UrlPath)) {
+            let pattern = regex::Regex::new(format.pattern()).unwrap();
+            let by_pattern = pattern.is_match(&text) && text.chars().count() as u64 >= format.chars().0;
+            prop_assert_eq!(by_pattern, format.holds(&text), "{:?} {:?}", format, text);
+        }
+    }
+}

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::texts::NEEDS_AUTH;
 use crate::{
     document::{Bands, Kind, PoolRef},
     load::Item,
@@ -94,7 +95,7 @@ fn of_a_pool<'a>(item: &Item<'a>, pools: &[&str], notices: &mut Findings) -> Opt
 
 fn band_claim_needs_auth(flow_control: &Cursor<'_>, spec: &Cursor<'_>, findings: &mut Findings) {
     if let Some(claim) = flow_control.get("bandClaim").filter(|_| spec.get("auth").is_none()) {
-        findings.report(claim.place(), "needs `spec.auth`: without it no token is read");
+        findings.report(claim.place(), NEEDS_AUTH);
     }
 }
 

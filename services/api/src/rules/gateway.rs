@@ -1,6 +1,13 @@
 //! Rules of `spec` outside of schedulers and adapters.
 
-use super::{exactly_one, unique};
+use super::{
+    exactly_one,
+    texts::{
+        ACM_OR_SECRET, AUTHORIZATION_IS_TRUE, BBR_FOR_SEVERAL, JWT_OR_KEYS, LIMIT_HAS_A_NUMBER, NEEDS_AUTH,
+        TOKENS_RESTRICTED,
+    },
+    unique,
+};
 use crate::{
     document::Kind,
     duration::GatewayDuration,
@@ -36,7 +43,7 @@ fn bbr_for_several_schedulers(spec: &Cursor<'_>, findings: &mut Findings) {
     let Some(enabled) = spec.find(&["bbr", "enabled"]) else { return };
     let schedulers = spec.get("schedulers").iter().flat_map(Cursor::items).count();
     if enabled.bool() == Some(false) && schedulers > 1 {
-        findings.report(enabled.place(), "bbr must be enabled when more than one scheduler is defined");
+        findings.report(enabled.place(), BBR_FOR_SEVERAL);
     }
 }
 
@@ -52,12 +59,12 @@ fn default_backend_exists(spec: &Cursor<'_>, items: &[Item<'_>], findings: &mut 
 
 fn tokens_are_restricted(spec: &Cursor<'_>, findings: &mut Findings) {
     if let Some(auth) = spec.get("auth").filter(|auth| auth.get("jwt").is_none() && auth.get("apiKeys").is_none()) {
-        findings.report(auth.place(), "must have at least one of `jwt` and `apiKeys`");
+        findings.report(auth.place(), JWT_OR_KEYS);
     }
     let Some(provider) = spec.find(&["auth", "jwt", "provider"]) else { return };
     let some = |field: &str| provider.get(field).is_some_and(|list| list.items().next().is_some());
     if !some("audiences") && !some("requiredClaims") {
-        findings.report(provider.place(), "must have at least one of `audiences` and `requiredClaims`");
+        findings.report(provider.place(), TOKENS_RESTRICTED);
     }
 }
 
@@ -65,7 +72,7 @@ fn one_certificate(spec: &Cursor<'_>, findings: &mut Findings) {
     let Some(tls) = spec.get("tls") else { return };
     let arn = tls.get("acmArn").and_then(|arn| arn.text()).is_some_and(|arn| !arn.is_empty());
     if let Some(secret) = tls.get("secretRef").filter(|_| arn) {
-        findings.report(secret.place(), "acmArn and secretRef exclude each other");
+        findings.report(secret.place(), ACM_OR_SECRET);
     }
 }
 
@@ -93,15 +100,15 @@ fn check_limits(limits: &Cursor<'_>, spec: &Cursor<'_>, findings: &mut Findings)
     unique(limits, "name", findings);
     for limit in limits.items() {
         if !LIMIT_NUMBERS.iter().any(|number| limit.get(number).is_some()) {
-            findings.report(limit.place(), format!("must have at least one of {}", LIMIT_NUMBERS.join(", ")));
+            findings.report(limit.place(), LIMIT_HAS_A_NUMBER);
         }
         let Some(key) = limit.get("key") else { continue };
         exactly_one(&key, &["header", "claim", "authorization"], findings);
         if let Some(off) = key.get("authorization").filter(|at| at.bool() == Some(false)) {
-            findings.report(off.place(), "must be true, or not there");
+            findings.report(off.place(), AUTHORIZATION_IS_TRUE);
         }
         if let Some(claim) = key.get("claim").filter(|_| spec.get("auth").is_none()) {
-            findings.report(claim.place(), "needs `spec.auth`: without it no token is read");
+            findings.report(claim.place(), NEEDS_AUTH);
         }
     }
 }

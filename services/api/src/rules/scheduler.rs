@@ -1,6 +1,9 @@
 //! Rules of `spec.schedulers[]`.
 
-use super::unique;
+use super::{
+    texts::{LRU_ONLY_LLM_D, WEIGHTS_OR_CONFIG_MAP},
+    unique,
+};
 use crate::{place::Findings, yaml::Cursor};
 
 pub(super) fn check(spec: &Cursor<'_>, findings: &mut Findings) {
@@ -18,14 +21,14 @@ pub(super) fn check(spec: &Cursor<'_>, findings: &mut Findings) {
 
 fn weights_or_config_map(scheduler: &Cursor<'_>, findings: &mut Findings) {
     if let Some(reference) = scheduler.get("configMapRef").filter(|_| scheduler.get("weights").is_some()) {
-        findings.report(reference.place(), "weights and configMapRef exclude each other");
+        findings.report(reference.place(), WEIGHTS_OR_CONFIG_MAP);
     }
 }
 
 fn lru_only_with_llm_d(scheduler: &Cursor<'_>, findings: &mut Findings) {
     let Some(lru) = scheduler.find(&["weights", "lru"]) else { return };
     if scheduler.get("scheduler").and_then(|picker| picker.text()).is_some_and(|picker| picker == "epp") {
-        findings.report(lru.place(), "weights.lru only with `scheduler: llm-d`");
+        findings.report(lru.place(), LRU_ONLY_LLM_D);
     }
 }
 
