@@ -18,8 +18,7 @@ use crate::{
 const NOT_BUILT_KINDS: [Kind; 1] = [Kind::InferenceModelRewrite];
 
 /// Fields of `InferenceGatewayConfig` with less effect than their words say. `[]` stands for every item of a list.
-const ROWS: [(&str, Effect); 13] = [
-    ("spec.tls", Effect::NotBuilt),
+const ROWS: [(&str, Effect); 12] = [
     ("spec.auth", Effect::NotBuilt),
     ("spec.limits[].key.claim", Effect::NotBuilt),
     ("spec.dataPlane.mode", Effect::OnlyDefaultBuilt),

@@ -36,7 +36,8 @@ pub(crate) const RULES: [&str; 18] = [
      requests there.",
     "`apiKey` has exactly one of `env` and `file`; `caFile` and `insecureSkipVerify: true` exclude each other.",
     "`signals.staleAfter` is longer than `signals.scrapeInterval`.",
-    "`tls.acmArn` and `tls.secretRef` exclude each other.",
+    "`tls.acmArn` and `tls.secretRef` exclude each other. Without a cluster, `tls` has `secretRef`, and a pair that cannot \
+     be used, or has expired while the one in force has not, is refused.",
     "`auth` has at least one of `jwt` and `apiKeys`, `auth.jwt.provider` at least one of `audiences` and \
      `requiredClaims`.",
     "`tls.secretRef` names a Secret of type `kubernetes.io/tls` with the entries `tls.crt` and `tls.key`; \

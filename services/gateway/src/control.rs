@@ -5,6 +5,7 @@
 
 mod basis;
 mod build;
+mod certificates;
 mod endpoints;
 mod keys;
 mod rules;
@@ -29,7 +30,10 @@ use proxy::{client::Clients, cores::Core};
 use telemetry::catalog::{CONFIG_GENERATION, CONFIG_VALID, CONNECTIONS};
 use tokio::sync::watch;
 
-use self::{basis::Basis, build::Plan, endpoints::Owner, keys::Keys, sink::SignalSink};
+use self::{
+    basis::Basis, build::Plan, certificates::Certificates, endpoints::Owner, keys::Keys, sink::SignalSink,
+    usable::Listeners,
+};
 use crate::{
     admin::Sweeper,
     pools::{EndpointHandle, PoolHandle},
@@ -76,7 +80,7 @@ pub fn load(path: &std::path::Path) -> Result<(Vec<Source>, Loaded), StartError>
 /// # Errors
 /// Says all that is not.
 pub fn check(loaded: &Loaded) -> Result<(), StartError> {
-    usable::all_usable(&loaded.config).map_err(StartError::Unusable)
+    usable::all_usable(&loaded.config, Listeners::Ours).map_err(StartError::Unusable)
 }
 
 /// The connections of each core, for telling them of endpoints that left.
@@ -101,6 +105,7 @@ pub struct Control {
     endpoints: watch::Sender<Arc<[Found]>>,
     settings: watch::Sender<scrape::Settings>,
     sweeper: Sweeper,
+    certificates: Certificates,
     generation: u64,
 }
 
@@ -125,6 +130,7 @@ impl Control {
             endpoints: watch::Sender::new(Arc::default()),
             settings: watch::Sender::new(scrape::Settings::default()),
             sweeper: Sweeper::default(),
+            certificates: Certificates::default(),
             generation: 0,
         };
         control.apply(loaded)?;
@@ -197,10 +203,18 @@ impl Control {
 
     /// Puts a checked configuration in force.
     fn apply(&mut self, Loaded { config, notices }: Loaded) -> Result<(), StartError> {
-        usable::all_usable(&config).map_err(StartError::Unusable)?;
+        let front = self.world.front.clone();
+        let shown = match &front {
+            Some(_) => self.certificates.judge_front(&config, &self.world.metrics),
+            None => Ok(()),
+        };
+        let listeners = if front.is_some() { Listeners::Ours } else { Listeners::Gateways };
+        usable::all_usable(&config, listeners).map_err(StartError::Unusable)?;
+        let unusable = |unusable| StartError::Unusable(usable::Missing(vec![unusable]));
+        shown.map_err(unusable)?;
         // What was there a moment ago may be gone.
         let plan = Plan::new(&config, &self.world, &self.pools);
-        let plan = plan.map_err(|unusable| StartError::Unusable(usable::Missing(vec![unusable])))?;
+        let plan = plan.map_err(unusable)?;
         self.generation += 1;
         for notice in &notices {
             tracing::info!(notice, "configuration");
@@ -211,6 +225,9 @@ impl Control {
         for (pool, settings) in &plan.settings {
             self.world.pools.note(pool);
             pool.configure(settings.clone());
+        }
+        if let Some(front) = &front {
+            self.certificates.show_front(&config, front, &self.world.metrics);
         }
         self.keys.follow(&plan.owners);
         self.wanted = plan.owners.keys().copied().collect();

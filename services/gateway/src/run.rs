@@ -78,8 +78,9 @@ pub fn run(options: &Options) -> Result<()> {
         let drain = world.readiness.drain.clone();
         let refusals = refusals::book(Arc::clone(&world));
         let serving = serve::start(&cores, limits(), door, drain, refusals);
+        let front = world.front.clone().unwrap_or_else(Tls::plain);
         let listener = Listener { port: bound.0.port(), scheme: Scheme::Http };
-        serving.add(data, listener, Tls::plain()).context("the data port")?;
+        serving.add(data, listener, front).context("the data port")?;
         announce(bound)?;
         let signal = signals.asked().await;
         tracing::info!("{signal}: draining");
@@ -108,6 +109,7 @@ fn world(metrics: Metrics, log: RequestLog, body_memory_bytes: usize) -> Arc<Wor
         body_memory: BodyMemory::new(body_memory_bytes),
         routes: ArcSwap::from_pointee(Routes::none()),
         pools: LivePools::default(),
+        front: Some(Tls::plain()),
         config: ArcSwap::from_pointee(ConfigStatus {
             generation: 0,
             source: String::new(),

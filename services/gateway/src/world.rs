@@ -9,7 +9,7 @@ use std::{
 };
 
 use arc_swap::ArcSwap;
-use proxy::serve::{Drain, Phase};
+use proxy::serve::{Drain, Phase, tls::Tls};
 use telemetry::Metrics;
 
 use crate::{body_memory::BodyMemory, clock::Clock, pools::LivePools, record::Observer, routes::Routes};
@@ -28,6 +28,8 @@ pub struct World {
     pub routes: ArcSwap<Routes>,
     /// Every pool that has requests, or may have some.
     pub pools: LivePools,
+    /// What `--listen` speaks; nothing where listeners come from a Gateway.
+    pub front: Option<Arc<Tls>>,
     /// Which configuration that is, and what became of a newer one.
     pub config: ArcSwap<ConfigStatus>,
     /// Whether to send work here.

@@ -58,6 +58,8 @@ const POOL: Label = Label { name: "pool", values: "name of a scheduler; empty fo
 const MODEL: Label = Label { name: "model", values: "a configured model or adapter name, else `other`" };
 const BAND: Label = Label { name: "band", values: "`critical`, `standard`, `sheddable`" };
 const LIMIT: Label = Label { name: "limit", values: "name of a limit; limits of several schedulers may share one" };
+const LISTENER: Label =
+    Label { name: "listener", values: "name of a listener; `https` where the configuration is read from files" };
 const ENDPOINT: Label = Label { name: "endpoint", values: "name of an endpoint" };
 
 /// From a cached answer to a long reasoning run; the engines' own latency buckets lie between.
@@ -167,8 +169,12 @@ catalog! {
     CONNECTIONS: "inference_gateway_connections", Kind::Gauge, "connections",
         [], Process, "Client connections open on the data port.";
     CONNECTIONS_REFUSED: "inference_gateway_connections_refused_total", Kind::Counter, "connections",
-        [Label { name: "cause", values: "of `connections_refused`: `bad_head`, `head_too_large`, `head_timeout`, `limit`" }],
+        [Label { name: "cause", values: "of `connections_refused`: `bad_head`, `head_too_large`, `head_timeout`, `limit`, `tls_handshake` (no TLS was agreed on), `tls_timeout`" }],
         Process, "Client connections closed by the gateway before or between requests.";
+    CERTIFICATE_NOT_AFTER: "inference_gateway_certificate_not_after_seconds", Kind::Gauge, "seconds since 1970",
+        [LISTENER], Process, "When the first of the certificates that the listener shows expires.";
+    CERTIFICATES_REFUSED: "inference_gateway_certificates_refused_total", Kind::Counter, "certificates",
+        [LISTENER], Process, "New pairs of certificate and key that could not be used, or had expired: the former pair stays.";
     BODY_MEMORY: "inference_gateway_body_memory_bytes", Kind::Gauge, "bytes",
         [], Process, "Request bodies held in memory now; bounded by --body-memory.";
     LOG_LINES_DROPPED: "inference_gateway_log_lines_dropped_total", Kind::Counter, "lines",

@@ -629,7 +629,6 @@ fn duplicate_keys_are_refused() {
 fn a_setting_that_would_be_ignored_is_refused() {
     let refused = "not enforced yet: this version would ignore it, so it is refused; remove it";
     for (text, line, path, default) in [
-        (with_spec("tls: {}"), 10, "spec.tls", ""),
         (with_spec("dataPlane: {mode: envoy}"), 10, "spec.dataPlane.mode", " or leave its default, native"),
         (
             with_scheduler("weights: {predictedLatency: 1}"),
@@ -760,7 +759,6 @@ fn a_manifest_of_every_field_is_refused_only_for_what_is_not_built() {
     }
     let wanted = |path: &str| paths.iter().filter(|found| found.starts_with(path)).count();
     for (path, count) in [
-        ("spec.tls", 1),
         ("spec.auth", 1),
         ("spec.limits[1].key.claim", 1),
         ("spec.dataPlane.mode", 1),
@@ -772,7 +770,7 @@ fn a_manifest_of_every_field_is_refused_only_for_what_is_not_built() {
     ] {
         assert_eq!(wanted(path), count, "{path}: {paths:#?}");
     }
-    assert_eq!(found.len(), 9);
+    assert_eq!(found.len(), 8);
 }
 
 #[test]

@@ -14,7 +14,7 @@ use crate::{
     load::{Item, World},
     place::{Findings, quoted},
     schema::hint::nearest,
-    yaml::Cursor,
+    yaml::{Cursor, Value},
 };
 
 /// The numbers of a limit, of which one must be there.
@@ -29,7 +29,7 @@ pub(super) fn check(spec: &Cursor<'_>, items: &[Item<'_>], world: World, finding
         World::Cluster => {}
     }
     tokens_are_restricted(spec, findings);
-    one_certificate(spec, findings);
+    one_certificate(spec, world, findings);
     signals_outlive_the_interval(spec, findings);
     let schedulers: Vec<Cursor<'_>> = spec.get("schedulers").iter().flat_map(Cursor::items).collect();
     for at in [spec.clone()].iter().chain(&schedulers) {
@@ -68,11 +68,16 @@ fn tokens_are_restricted(spec: &Cursor<'_>, findings: &mut Findings) {
     }
 }
 
-fn one_certificate(spec: &Cursor<'_>, findings: &mut Findings) {
+fn one_certificate(spec: &Cursor<'_>, world: World, findings: &mut Findings) {
     let Some(tls) = spec.get("tls") else { return };
     let arn = tls.get("acmArn").and_then(|arn| arn.text()).is_some_and(|arn| !arn.is_empty());
     if let Some(secret) = tls.get("secretRef").filter(|_| arn) {
         findings.report(secret.place(), ACM_OR_SECRET);
+    }
+    if world == World::Files && matches!(tls.node.value, Value::Map(_)) && tls.get("secretRef").is_none() {
+        let needs =
+            "issuing a certificate, and using one of ACM, needs a cluster: in files, name a Secret in `secretRef`";
+        findings.report(tls.place(), needs);
     }
 }
 

@@ -68,6 +68,7 @@ impl Site {
             routes: ArcSwap::from_pointee(Routes::none()),
             pools: LivePools::default(),
             config: ArcSwap::from_pointee(config),
+            front: None,
             readiness: Readiness::default(),
         });
         Self { world, _writer: writer }

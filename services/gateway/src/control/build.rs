@@ -22,6 +22,7 @@ use pool::Host;
 use proxy::client::{Protocol, Timeouts};
 
 use super::{
+    certificates,
     endpoints::{Owner, identity, tls_client, tls_to},
     keys::Keys,
     rules::Rules,
@@ -55,6 +56,14 @@ pub(super) enum Unusable {
         endpoint: String,
         /// What is wrong.
         problem: String,
+    },
+    /// The certificate for clients cannot be shown.
+    #[error("spec.tls.secretRef: Secret `{secret}`: {problem}")]
+    Certificate {
+        /// The Secret.
+        secret: String,
+        /// What is wrong.
+        problem: certificates::Problem,
     },
     /// A model's name cannot be sent as a header.
     #[error("spec.schedulers: the model name {0:?} holds characters that no HTTP header can carry")]

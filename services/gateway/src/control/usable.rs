@@ -7,9 +7,11 @@ use std::fmt;
 
 use api::Config;
 use http::HeaderValue;
+use proxy::serve::tls::Certificate;
 
 use super::{
     build::Unusable,
+    certificates,
     endpoints::{tls_client, tls_to},
     keys::Keys,
 };
@@ -28,11 +30,20 @@ impl fmt::Display for Missing {
     }
 }
 
+/// Who says what clients are shown.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Listeners {
+    /// The configuration.
+    Ours,
+    /// A Gateway, whose certificates come and go by themselves.
+    Gateways,
+}
+
 /// Tries everything that the configuration names.
 ///
 /// # Errors
 /// All that cannot be used.
-pub(super) fn all_usable(config: &Config) -> Result<(), Missing> {
+pub(super) fn all_usable(config: &Config, listeners: Listeners) -> Result<(), Missing> {
     let mut missing = Vec::new();
     for scheduler in &config.schedulers {
         let names = std::iter::once(&scheduler.model_name).chain(&scheduler.lora_adapters);
@@ -47,6 +58,14 @@ pub(super) fn all_usable(config: &Config) -> Result<(), Missing> {
             missing
                 .extend(Keys::read(source).err().map(|problem| Unusable::Key { endpoint: spec.name.clone(), problem }));
         }
+    }
+    if listeners == Listeners::Ours
+        && let Some((secret, pair)) = certificates::of(config)
+    {
+        let problem = Certificate::from_pem(pair.certificate, pair.key).err();
+        missing.extend(
+            problem.map(|problem| Unusable::Certificate { secret: secret.to_owned(), problem: problem.into() }),
+        );
     }
     if missing.is_empty() { Ok(()) } else { Err(Missing(missing)) }
 }

@@ -102,3 +102,12 @@ fn no_message_repeats_what_is_secret() {
     }
     assert_eq!(format!("{:?}", Hidden(secret_text.into())), "Hidden(20 bytes)");
 }
+
+#[test]
+fn in_files_nobody_issues_certificates() {
+    let expected = "0.yaml:10: spec.tls: issuing a certificate, and using one of ACM, needs a cluster: in files, name a \
+                    Secret in `secretRef`";
+    for tls in ["tls: {}", "tls: {acmArn: ''}", "tls: {acmArn: 'arn:aws:acm:a'}"] {
+        assert_eq!(wrong(&with_spec(tls)), [expected], "{tls}");
+    }
+}

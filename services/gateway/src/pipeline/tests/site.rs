@@ -119,6 +119,7 @@ impl Site {
                 error: None,
                 metrics_enabled: true,
             }),
+            front: None,
             readiness: Readiness::default(),
             metrics,
         });
