@@ -18,12 +18,15 @@ mod follow;
 mod kind;
 mod layer;
 mod limits;
+mod saved;
 mod scope;
 
 pub use connect::{ConnectError, connect};
 pub use follow::follow;
 pub use kind::Kind;
+pub use kube::Client;
 pub use limits::Limits;
+pub use saved::{Saved, SavedError};
 pub use scope::{Range, Scope, Watch};
 
 #[cfg(test)]

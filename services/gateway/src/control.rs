@@ -1,4 +1,5 @@
-//! Keeps what the request path reads true: configuration from files, endpoints behind names, signals of endpoints.
+//! Keeps what the request path reads true: configuration from files or from a cluster, endpoints behind names, signals of
+//! endpoints.
 //!
 //! One task owns all of it and is the only writer of routes; sources report to it, so a config change and an endpoint
 //! change can never be applied over each other. A configuration is put in force whole or not at all.
@@ -6,42 +7,59 @@
 mod basis;
 mod build;
 mod certificates;
+mod cluster;
+mod doors;
 mod endpoints;
+mod files;
 mod keys;
+mod pods;
 mod rules;
+mod scope;
+mod services;
 mod sink;
+mod staff;
 mod usable;
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
-    path::PathBuf,
     sync::Arc,
     time::{Duration, SystemTime},
 };
 
-use api::{Loaded, Source, Violations};
+use api::{Config, Loaded, Source, Violations, cluster::Objects};
 use discovery::{
-    files::{self, ReadError},
+    files::ReadError,
     resolve::{Found, Resolver, Want},
     scrape::{self, Scraper},
 };
 use pool::EndpointId;
 use proxy::{client::Clients, cores::Core};
 use telemetry::catalog::{CONFIG_GENERATION, CONFIG_VALID, CONNECTIONS};
-use tokio::sync::watch;
+use tokio::{
+    sync::watch,
+    task::JoinSet,
+    time::{Instant, interval, sleep_until},
+};
 
 use self::{
-    basis::Basis, build::Plan, certificates::Certificates, endpoints::Owner, keys::Keys, sink::SignalSink,
+    basis::Basis,
+    build::Plan,
+    certificates::Certificates,
+    cluster::View,
+    endpoints::Owner,
+    files::Seen,
+    keys::Keys,
+    sink::SignalSink,
+    staff::{Selecting, Staff, Supply},
     usable::Listeners,
 };
+pub use self::{cluster::Cluster, files::Files};
 use crate::{
     admin::Sweeper,
     pools::{EndpointHandle, PoolHandle},
     world::{ConfigError, ConfigStatus, World},
 };
 
-/// How often files are looked at; with the time a change takes to settle this stays below a second.
-const FILES_EVERY: Duration = Duration::from_millis(250);
 /// How often key files are read again.
 const KEYS_EVERY: Duration = Duration::from_secs(1);
 /// How often series of removed endpoints are looked for; the promise is a minute.
@@ -70,7 +88,7 @@ pub enum StartError {
 /// # Errors
 /// When it cannot be read, or with every violation.
 pub fn load(path: &std::path::Path) -> Result<(Vec<Source>, Loaded), StartError> {
-    let sources = files::read(path)?;
+    let sources = discovery::files::read(path)?;
     let loaded = api::load(&sources).map_err(StartError::Invalid)?;
     Ok((sources, loaded))
 }
@@ -83,17 +101,67 @@ pub fn check(loaded: &Loaded) -> Result<(), StartError> {
     usable::all_usable(&loaded.config, Listeners::Ours).map_err(StartError::Unusable)
 }
 
+/// Where configurations come from.
+pub enum Following {
+    /// Files.
+    Files(Files),
+    /// A cluster.
+    Cluster(Box<Cluster>),
+}
+
+/// What has changed there.
+enum Changes {
+    Files(watch::Receiver<Seen>),
+    Cluster(Box<View>),
+}
+
+impl Following {
+    fn begin(self, background: &mut JoinSet<()>) -> Changes {
+        match self {
+            Self::Files(files) => Changes::Files(files.begin(background)),
+            Self::Cluster(cluster) => Changes::Cluster(Box::new(cluster.begin(background))),
+        }
+    }
+}
+
+/// One change.
+enum Change {
+    Files(Seen),
+    Objects(Arc<Objects>),
+}
+
+impl Changes {
+    /// Waits for a change. May be dropped while it waits, without a loss.
+    async fn next(&mut self) -> Change {
+        match self {
+            Self::Files(seen) => {
+                if seen.changed().await.is_err() {
+                    // Said where tasks end.
+                    return std::future::pending().await;
+                }
+                Change::Files(seen.borrow_and_update().clone())
+            }
+            Self::Cluster(view) => Change::Objects(view.next().await),
+        }
+    }
+}
+
 /// The connections of each core, for telling them of endpoints that left.
 pub type CoreClients = Vec<(Core, Clients)>;
 
 /// The owner of everything that changes.
 pub struct Control {
     world: Arc<World>,
-    source: PathBuf,
+    /// Where the configuration comes from, for people.
+    source: String,
     cores: CoreClients,
     sink: Arc<SignalSink>,
     keys: Keys,
+    /// The configuration in force.
+    config: Option<Config>,
     pools: BTreeMap<String, Arc<PoolHandle>>,
+    /// Whom each of them takes.
+    selecting: Vec<Selecting>,
     /// Whose each endpoint is, by its identity: of the configuration in force, and of the former one until the resolver
     /// has caught up.
     owners: HashMap<u64, Owner>,
@@ -110,18 +178,17 @@ pub struct Control {
 }
 
 impl Control {
-    /// Puts the first configuration in force. Call [`Control::run`] to keep it true.
-    ///
-    /// # Errors
-    /// When something it names cannot be used.
-    pub fn start(world: Arc<World>, source: PathBuf, cores: CoreClients, loaded: Loaded) -> Result<Self, StartError> {
-        let mut control = Self {
+    /// With nothing in force. `source` is where configurations come from, for people.
+    pub fn new(world: Arc<World>, source: String, cores: CoreClients) -> Self {
+        Self {
             sink: Arc::new(SignalSink::new(Arc::clone(&world))),
             world,
             source,
             cores,
             keys: Keys::default(),
+            config: None,
             pools: BTreeMap::new(),
+            selecting: Vec::new(),
             owners: HashMap::new(),
             wanted: HashSet::new(),
             found: Arc::default(),
@@ -132,38 +199,37 @@ impl Control {
             sweeper: Sweeper::default(),
             certificates: Certificates::default(),
             generation: 0,
-        };
-        control.apply(loaded)?;
-        Ok(control)
+        }
     }
 
-    /// Follows files, names and endpoints until dropped. `known` are the texts in force.
-    pub async fn run(mut self, known: Vec<Source>) {
-        // Only the newest report of each kind counts, so a report that nobody has read yet is replaced, never queued.
-        let (files_told, mut files) = watch::channel(None);
-        let (found_told, mut found) = watch::channel(Arc::default());
-        let clock = self.world.clock;
-        let scraper = Scraper::new(Arc::clone(&self.sink) as Arc<dyn scrape::Sink>, Arc::new(move || clock.now()));
-        let scraping = scraper.run(self.settings.subscribe(), self.endpoints.subscribe());
-        let resolving = Resolver::system().run(self.wants.subscribe(), move |now| _ = found_told.send_replace(now));
-        let tell_files = move |now| _ = files_told.send_replace(Some(Arc::new(now)));
-        let watching = files::watch(self.source.clone(), known, FILES_EVERY, tell_files);
-        let mut background = tokio::task::JoinSet::new();
-        background.spawn(scraping);
-        background.spawn(resolving);
-        background.spawn(watching);
-        let mut keys = tokio::time::interval(KEYS_EVERY);
-        let mut sweep = tokio::time::interval(SWEEP_EVERY);
-        let mut basis_due = tokio::time::interval(BASIS_EVERY);
+    /// Puts the first configuration of files in force.
+    ///
+    /// # Errors
+    /// When something it names cannot be used.
+    pub fn start(&mut self, loaded: Loaded) -> Result<(), StartError> {
+        self.apply_files(loaded)
+    }
+
+    /// Follows what `following` says, names and endpoints until dropped.
+    pub async fn run(mut self, following: Following) {
+        let mut background = JoinSet::new();
+        let mut changes = following.begin(&mut background);
+        let mut found = self.begin(&mut background);
+        let (mut keys, mut sweep, mut basis_due) = (interval(KEYS_EVERY), interval(SWEEP_EVERY), interval(BASIS_EVERY));
         let mut basis = Basis::default();
-        let first_round_over = tokio::time::sleep(FIRST_ROUND_MAX);
-        tokio::pin!(first_round_over);
+        let mut first_round_until = None;
         loop {
+            let is_starting = self.generation > 0 && !self.world.readiness.has_started();
+            let until = *first_round_until.get_or_insert_with(|| Instant::now() + FIRST_ROUND_MAX);
+            if !is_starting {
+                first_round_until = None;
+            }
             tokio::select! {
-                Ok(()) = files.changed() => {
-                    let now = files.borrow_and_update().clone();
-                    self.files_changed(now.as_deref());
-                }
+                change = changes.next() => match (change, &mut changes) {
+                    (Change::Objects(objects), Changes::Cluster(view)) => self.objects_changed(view, &objects),
+                    (Change::Files(seen), _) => self.files_changed(seen.as_deref()),
+                    (Change::Objects(_), Changes::Files(_)) => {}
+                },
                 Ok(()) = found.changed() => {
                     let now = found.borrow_and_update().clone();
                     self.found_changed(now);
@@ -174,8 +240,8 @@ impl Control {
                 }
                 _ = sweep.tick() => self.sweeper.sweep(&self.world),
                 _ = basis_due.tick() => basis.look(&self.pools),
-                () = self.sink.first_round(), if !self.world.readiness.has_started() => self.world.readiness.start(),
-                () = &mut first_round_over, if !self.world.readiness.has_started() => self.world.readiness.start(),
+                () = self.sink.first_round(), if is_starting => self.world.readiness.start(),
+                () = sleep_until(until), if is_starting => self.world.readiness.start(),
                 Some(ended) = background.join_next() => {
                     tracing::error!(?ended, "a part that follows the world has ended: report this");
                 }
@@ -183,60 +249,34 @@ impl Control {
         }
     }
 
-    fn files_changed(&mut self, now: Option<&Result<Vec<Source>, ReadError>>) {
-        match now {
-            Some(Ok(sources)) => match api::load(sources) {
-                Ok(loaded) => {
-                    if let Err(error) = self.apply(loaded) {
-                        self.refuse(error.to_string(), String::new());
-                    }
-                }
-                Err(violations) => {
-                    let path = violations.0.first().map(|violation| violation.path.clone()).unwrap_or_default();
-                    self.refuse(violations.to_string(), path);
-                }
-            },
-            Some(Err(error)) => self.refuse(error.to_string(), String::new()),
-            None => {}
-        }
+    /// Begins to look names up and to look at endpoints. Returns where endpoints are told that were found.
+    fn begin(&self, background: &mut JoinSet<()>) -> watch::Receiver<Arc<[Found]>> {
+        // Only the newest report counts, so one that nobody has read yet is replaced, never queued.
+        let (found_told, found) = watch::channel(Arc::default());
+        let clock = self.world.clock;
+        let scraper = Scraper::new(Arc::clone(&self.sink) as Arc<dyn scrape::Sink>, Arc::new(move || clock.now()));
+        background.spawn(scraper.run(self.settings.subscribe(), self.endpoints.subscribe()));
+        background.spawn(Resolver::system().run(self.wants.subscribe(), move |now| _ = found_told.send_replace(now)));
+        found
     }
 
     /// Puts a checked configuration in force.
-    fn apply(&mut self, Loaded { config, notices }: Loaded) -> Result<(), StartError> {
-        let front = self.world.front.clone();
-        let shown = match &front {
-            Some(_) => self.certificates.judge_front(&config, &self.world.metrics),
-            None => Ok(()),
-        };
-        let listeners = if front.is_some() { Listeners::Ours } else { Listeners::Gateways };
-        usable::all_usable(&config, listeners).map_err(StartError::Unusable)?;
-        let unusable = |unusable| StartError::Unusable(usable::Missing(vec![unusable]));
-        shown.map_err(unusable)?;
+    fn apply(&mut self, Loaded { config, notices }: Loaded, supply: &Supply) -> Result<(), StartError> {
         // What was there a moment ago may be gone.
-        let plan = Plan::new(&config, &self.world, &self.pools);
-        let plan = plan.map_err(unusable)?;
+        let plan = Plan::new(&config, supply, &self.world, &self.pools);
+        let plan = plan.map_err(|unusable| StartError::Unusable(usable::Missing(vec![unusable])))?;
         self.generation += 1;
         for notice in &notices {
             tracing::info!(notice, "configuration");
-        }
-        for warning in &plan.warnings {
-            tracing::warn!(warning, "configuration");
         }
         for (pool, settings) in &plan.settings {
             self.world.pools.note(pool);
             pool.configure(settings.clone());
         }
-        if let Some(front) = &front {
-            self.certificates.show_front(&config, front, &self.world.metrics);
-        }
-        self.keys.follow(&plan.owners);
-        self.wanted = plan.owners.keys().copied().collect();
         self.pools = plan.pools;
-        let former = std::mem::replace(&mut self.owners, plan.owners);
-        self.keep_serving(former);
+        self.selecting = plan.selecting;
         self.settings.send_replace(plan.scraping);
-        self.wants.send_replace(plan.wants);
-        self.reconcile();
+        self.staff(plan.staff);
         plan.rules.configure(&self.world);
         let former = self.world.routes.swap(Arc::new(plan.routes));
         let routes = self.world.routes.load();
@@ -244,7 +284,7 @@ impl Control {
         rules::forget_gone(&former.limits, &routes.limits, &self.world.metrics);
         self.world.config.store(Arc::new(ConfigStatus {
             generation: self.generation,
-            source: self.source.display().to_string(),
+            source: self.source.clone(),
             loaded_at: SystemTime::now(),
             error: None,
             metrics_enabled: config.metrics_enabled,
@@ -253,7 +293,21 @@ impl Control {
         #[expect(clippy::cast_precision_loss, reason = "a generation is far below 2^52")]
         self.world.metrics.gauge(&CONFIG_GENERATION, &[]).set(self.generation as f64);
         tracing::info!(generation = self.generation, pools = self.pools.len(), "configuration in force");
+        self.config = Some(config);
         Ok(())
+    }
+
+    /// Puts those in force who serve now.
+    fn staff(&mut self, staff: Staff) {
+        for warning in &staff.warnings {
+            tracing::warn!(warning, "configuration");
+        }
+        self.keys.follow(&staff.owners);
+        self.wanted = staff.owners.keys().copied().collect();
+        let former = std::mem::replace(&mut self.owners, staff.owners);
+        self.keep_serving(former);
+        self.wants.send_replace(staff.wants);
+        self.reconcile();
     }
 
     /// Endpoints of the former configuration serve on in pools that stay, until those that come in their place are
@@ -280,13 +334,26 @@ impl Control {
         self.world.metrics.gauge(&CONNECTIONS, &[]).set(open as f64);
     }
 
-    /// Keeps the last good configuration and says why.
+    /// Keeps the last good configuration and says why, once.
     fn refuse(&mut self, message: String, path: String) {
+        if self.world.config.load().error.as_ref().is_some_and(|error| error.message == message) {
+            return;
+        }
         tracing::error!(generation = self.generation, error = %message, "configuration refused; the last good one stays in force");
         self.world.metrics.gauge(&CONFIG_VALID, &[]).set(0.0);
         let mut status = ConfigStatus::clone(&self.world.config.load());
         status.error = Some(ConfigError { message, path, at: SystemTime::now() });
         self.world.config.store(Arc::new(status));
+    }
+
+    /// What is in force is what was asked for.
+    fn accept(&mut self) {
+        let status = self.world.config.load();
+        if status.error.is_some() {
+            tracing::info!(generation = self.generation, "what was refused is no longer asked for");
+            self.world.metrics.gauge(&CONFIG_VALID, &[]).set(1.0);
+            self.world.config.store(Arc::new(ConfigStatus { error: None, ..ConfigStatus::clone(&status) }));
+        }
     }
 
     /// Gives each pool the endpoints that are there for it, and takes away those that are not.

@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use anyhow::Context;
 use clap::Parser;
 use gateway::{control, options::Options, run};
 
@@ -21,7 +22,8 @@ fn main() -> ExitCode {
 }
 
 fn check(options: &Options) -> anyhow::Result<()> {
-    let (_, loaded) = control::load(&options.config)?;
+    let path = options.config.as_deref().context("--config says what to check")?;
+    let (_, loaded) = control::load(path)?;
     control::check(&loaded)?;
     for notice in &loaded.notices {
         eprintln!("notice: {notice}");

@@ -1,7 +1,12 @@
 //! The command line, and nothing else: what a config says is in `api`.
 
-use std::{net::SocketAddr, path::PathBuf, time::Duration};
+use std::{
+    net::{IpAddr, SocketAddr},
+    path::PathBuf,
+    time::Duration,
+};
 
+use api::cluster::ObjectKey;
 use clap::{Parser, ValueEnum};
 use telemetry::request_log::Style;
 
@@ -15,8 +20,25 @@ use telemetry::request_log::Style;
 )]
 pub struct Options {
     /// A YAML file, or a directory of them: one InferenceGatewayConfig, its Endpoints and what they refer to
-    #[arg(long, value_name = "FILE_OR_DIR")]
-    pub config: PathBuf,
+    #[arg(long, value_name = "FILE_OR_DIR", required_unless_present = "kubernetes")]
+    pub config: Option<PathBuf>,
+
+    /// Be the data plane of a Gateway in a cluster: everything is watched, nothing is read from files
+    #[arg(long, requires = "gateway", conflicts_with_all = ["config", "check", "listen"])]
+    pub kubernetes: bool,
+
+    /// With --kubernetes: the Gateway, whose listeners say where clients connect
+    #[arg(long, requires = "kubernetes", value_name = "NAMESPACE/NAME")]
+    pub gateway: Option<ObjectKey>,
+
+    /// With --kubernetes: where the last known state of the cluster is kept, for a start while its API server is away;
+    /// Secrets are kept only if this is in memory (an emptyDir of medium Memory)
+    #[arg(long, requires = "kubernetes", value_name = "DIR")]
+    pub state_dir: Option<PathBuf>,
+
+    /// With --kubernetes: the address that listeners and --admin are bound to, instead of all addresses
+    #[arg(long, requires = "kubernetes", value_name = "ADDRESS")]
+    pub bind_address: Option<IpAddr>,
 
     /// Where clients connect; port 0 takes a free one
     #[arg(long, default_value = "0.0.0.0:8080", value_parser = parse_address, value_name = "ADDRESS:PORT")]
@@ -121,6 +143,25 @@ mod tests {
         }
         for bad in ["", "5", "s", "1.5s", "5d"] {
             assert!(parse_duration(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_cluster_is_followed_for_one_gateway_and_not_beside_files() {
+        let parse =
+            |more: &str| Options::try_parse_from(["inference-gateway"].into_iter().chain(more.split_whitespace()));
+        let options = parse("--kubernetes --gateway ns/gw --bind-address 10.0.0.1").unwrap();
+        assert_eq!(options.gateway, Some(ObjectKey::new("ns", "gw")));
+        for bad in [
+            "",
+            "--kubernetes",
+            "--gateway ns/gw --config x",
+            "--kubernetes --gateway gw",
+            "--kubernetes --gateway ns/gw --config x",
+            "--kubernetes --gateway ns/gw --listen 0.0.0.0:80",
+            "--config x --state-dir y",
+        ] {
+            assert!(parse(bad).is_err(), "{bad}");
         }
     }
 

@@ -2,8 +2,10 @@
 
 use std::{
     cell::Cell,
+    fmt,
     io::Write,
-    net::{SocketAddr, TcpListener},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener},
+    path::PathBuf,
     pin::pin,
     sync::{
         Arc,
@@ -13,7 +15,9 @@ use std::{
 };
 
 use anyhow::{Context, Result};
+use api::cluster::ObjectKey;
 use arc_swap::ArcSwap;
+use discovery::cluster;
 use proxy::{
     client::Clients,
     cores::Cores,
@@ -30,7 +34,7 @@ use crate::{
     admin,
     body_memory::BodyMemory,
     clock::Clock,
-    control::{self, Control, CoreClients},
+    control::{self, Cluster, Control, CoreClients, Files, Following},
     decisions::Decisions,
     descriptors,
     frontend::{http::Door, refusals},
@@ -52,21 +56,23 @@ pub fn run(options: &Options) -> Result<()> {
     let (log, writer) =
         request_log::start(options.log.into(), std::io::stderr(), dropped).context("the request log")?;
     telemetry::tracing_setup::install(options.log.into(), &options.log_filter, log.clone())?;
-    let (sources, loaded) = control::load(&options.config)?;
-    let world = world(metrics, log, options.body_memory);
+    let source = Source::of(options)?;
+    let front = matches!(source, Source::Files { .. }).then(Tls::plain);
+    let world = world(metrics, log, options.body_memory, front);
     let cores = Cores::start(core_count(options.cores), "core").context("cores to serve on")?;
     let clients: CoreClients = cores.all().iter().map(|core| (core.clone(), Clients::new())).collect();
-    let control = Control::start(Arc::clone(&world), options.config.clone(), clients.clone(), loaded)?;
+    let mut control = Control::new(Arc::clone(&world), source.to_string(), clients.clone());
+    if let Source::Files { loaded, .. } = &source {
+        control.start(api::Loaded::clone(loaded))?;
+    }
 
     // One thread for everything that is not a request: it must never make one wait.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("the control runtime")?;
     runtime.block_on(async {
         // Before anybody is served, whose answer could be cut off.
         let mut signals = Signals::listen()?;
-        let data = bind(options.listen, "--listen")?;
-        let admin = bind(options.admin, "--admin")?;
-        let bound = (data.local_addr()?, admin.local_addr()?);
-        tokio::spawn(control.run(sources));
+        let admin = bind(admin_address(options), "--admin")?;
+        let admin_bound = admin.local_addr()?;
         let waiting = Arc::clone(&world);
         tokio::spawn(async move { waiting.pools.pump().await });
         let admin = admin::AdminListener::new(tokio::net::TcpListener::from_std(admin)?);
@@ -77,14 +83,13 @@ pub fn run(options: &Options) -> Result<()> {
         };
         let drain = world.readiness.drain.clone();
         let refusals = refusals::book(Arc::clone(&world));
-        let serving = serve::start(&cores, limits(), door, drain, refusals);
-        let front = world.front.clone().unwrap_or_else(Tls::plain);
-        let listener = Listener { port: bound.0.port(), scheme: Scheme::Http };
-        serving.add(data, listener, front).context("the data port")?;
-        announce(bound)?;
+        let serving = Arc::new(serve::start(&cores, limits(), door, drain, refusals));
+        let (following, data) = source.follow(options, &world, &serving).await?;
+        tokio::spawn(control.run(following));
+        announce(data, admin_bound)?;
         let signal = signals.asked().await;
         tracing::info!("{signal}: draining");
-        end(&world, serving, options, signals).await;
+        end(&world, &serving, options, signals).await;
         anyhow::Ok(())
     })?;
     runtime.shutdown_timeout(Duration::from_millis(100));
@@ -93,7 +98,73 @@ pub fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-fn world(metrics: Metrics, log: RequestLog, body_memory_bytes: usize) -> Arc<World> {
+/// Where the configuration comes from.
+enum Source {
+    Files { path: PathBuf, texts: Vec<api::Source>, loaded: Box<api::Loaded> },
+    Cluster(ObjectKey),
+}
+
+impl Source {
+    fn of(options: &Options) -> Result<Self> {
+        if let Some(gateway) = options.gateway.clone().filter(|_| options.kubernetes) {
+            return Ok(Self::Cluster(gateway));
+        }
+        let path = options.config.clone().context("--config or --kubernetes says what to serve")?;
+        let (texts, loaded) = control::load(&path)?;
+        Ok(Self::Files { path, texts, loaded: Box::new(loaded) })
+    }
+
+    /// What to follow, and where clients connect if that is known.
+    async fn follow(
+        self,
+        options: &Options,
+        world: &World,
+        serving: &Arc<Serving>,
+    ) -> Result<(Following, Option<SocketAddr>)> {
+        match self {
+            Self::Files { path, texts, .. } => {
+                let data = bind(options.listen, "--listen")?;
+                let listener = Listener { port: data.local_addr()?.port(), scheme: Scheme::Http };
+                let front = world.front.clone().unwrap_or_else(Tls::plain);
+                let bound = serving.add(data, listener, front).context("the data port")?;
+                Ok((Following::Files(Files { path, known: texts }), Some(bound)))
+            }
+            Self::Cluster(gateway) => {
+                let owner = gateway.to_string();
+                let cluster = Cluster {
+                    client: cluster::connect().await?,
+                    gateway,
+                    saved: options.state_dir.clone().map(|directory| cluster::Saved::new(directory, owner)),
+                    serving: Arc::clone(serving),
+                    bind: options.bind_address.unwrap_or_else(any_address),
+                };
+                Ok((Following::Cluster(Box::new(cluster)), None))
+            }
+        }
+    }
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Files { path, .. } => path.display().fmt(f),
+            Self::Cluster(gateway) => write!(f, "Gateway {gateway}"),
+        }
+    }
+}
+
+/// Every address of the machine: of both families, where it has both.
+fn any_address() -> IpAddr {
+    let six = IpAddr::from(Ipv6Addr::UNSPECIFIED);
+    if TcpListener::bind((six, 0)).is_ok() { six } else { Ipv4Addr::UNSPECIFIED.into() }
+}
+
+fn admin_address(options: &Options) -> SocketAddr {
+    let port = options.admin.port();
+    options.bind_address.map_or(options.admin, |address| SocketAddr::new(address, port))
+}
+
+fn world(metrics: Metrics, log: RequestLog, body_memory_bytes: usize, front: Option<Arc<Tls>>) -> Arc<World> {
     let clock = Clock::start();
     let observer = Arc::new(Observer {
         clock,
@@ -109,7 +180,7 @@ fn world(metrics: Metrics, log: RequestLog, body_memory_bytes: usize) -> Arc<Wor
         body_memory: BodyMemory::new(body_memory_bytes),
         routes: ArcSwap::from_pointee(Routes::none()),
         pools: LivePools::default(),
-        front: Some(Tls::plain()),
+        front,
         config: ArcSwap::from_pointee(ConfigStatus {
             generation: 0,
             source: String::new(),
@@ -146,12 +217,16 @@ fn bind(address: SocketAddr, option: &str) -> Result<TcpListener> {
     Ok(listener)
 }
 
-/// Tells whoever started the process where it listens, on one line of standard output.
-fn announce((data, admin): (SocketAddr, SocketAddr)) -> Result<()> {
+/// Tells whoever started the process where it listens, on one line of standard output. In a cluster its Gateway says
+/// where clients connect.
+fn announce(data: Option<SocketAddr>, admin: SocketAddr) -> Result<()> {
     let mut out = std::io::stdout().lock();
-    writeln!(out, r#"{{"data":"{data}","admin":"{admin}"}}"#)?;
+    match data {
+        Some(data) => writeln!(out, r#"{{"data":"{data}","admin":"{admin}"}}"#)?,
+        None => writeln!(out, r#"{{"data":null,"admin":"{admin}"}}"#)?,
+    }
     out.flush()?;
-    tracing::info!(%data, %admin, "listening");
+    tracing::info!(data = data.map(tracing::field::display), %admin, "listening");
     Ok(())
 }
 
@@ -190,7 +265,7 @@ impl Signals {
 
 /// Readiness first, so that load balancers look elsewhere; then no new connections; then time for what runs. Who asks a
 /// second time does not want to wait.
-async fn end(world: &World, serving: Serving, options: &Options, mut signals: Signals) {
+async fn end(world: &World, serving: &Serving, options: &Options, mut signals: Signals) {
     let drain = &world.readiness.drain;
     let hurried = Cell::new(false);
     let mut again = pin!(async {

@@ -21,6 +21,9 @@ pub struct PodStatus {
     pub phase: String,
     #[serde(rename = "podIP", skip_serializing_if = "String::is_empty")]
     pub pod_ip: String,
+    /// The node's address: the pod's own too, where it uses the node's network.
+    #[serde(rename = "hostIP", skip_serializing_if = "String::is_empty")]
+    pub host_ip: String,
     pub conditions: Vec<PodCondition>,
 }
 

@@ -3,29 +3,18 @@
 
 mod settings;
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    fmt::Write as _,
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use api::{AppProtocol, Config, EndpointSpec, EngineType, Scheduler};
-use discovery::{
-    Engine,
-    resolve::{MetricsAt, Want},
-    scrape,
-};
+use api::{AppProtocol, Config, EngineType, Scheduler};
+use discovery::{Engine, scrape};
 use dispatch::{PoolDispatch, Settings};
 use http::HeaderValue;
-use pool::Host;
 use proxy::client::{Protocol, Timeouts};
 
 use super::{
     certificates,
-    endpoints::{Owner, identity, tls_client, tls_to},
-    keys::Keys,
     rules::Rules,
+    staff::{Selecting, Staff, Supply, Whom},
 };
 use crate::{
     by_hand::{Backing, Picker},
@@ -76,15 +65,17 @@ pub(super) struct Plan {
     pub(super) settings: Vec<(Arc<PoolHandle>, Settings)>,
     pub(super) routes: Routes,
     pub(super) rules: Rules,
-    pub(super) owners: HashMap<u64, Owner>,
-    pub(super) wants: Arc<[Want]>,
+    /// Whom each pool takes.
+    pub(super) selecting: Vec<Selecting>,
+    /// Who that is now.
+    pub(super) staff: Staff,
     pub(super) scraping: scrape::Settings,
-    pub(super) warnings: Vec<String>,
 }
 
 impl Plan {
     pub(super) fn new(
         config: &Config,
+        supply: &Supply,
         world: &World,
         existing: &BTreeMap<String, Arc<PoolHandle>>,
     ) -> Result<Self, Unusable> {
@@ -93,26 +84,20 @@ impl Plan {
             settings: Vec::new(),
             routes: empty_routes(config, world),
             rules: Rules::new(config, world),
-            owners: HashMap::new(),
-            wants: Arc::default(),
+            selecting: Vec::new(),
+            staff: Staff::default(),
             scraping: scrape::Settings { interval: config.signals.scrape_interval, ..scrape::Settings::default() },
-            warnings: Vec::new(),
         };
-        let mut wants = Vec::new();
         for scheduler in &config.schedulers {
             let settings = settings::of_scheduler(scheduler, config);
             let pool = plan.pool(&scheduler.name, settings, world, existing);
             plan.serve(scheduler, &pool, config, world)?;
-            let mine = config.endpoints.iter().filter(|spec| scheduler.selector.matches(&spec.labels));
-            for spec in mine {
-                let place = Place::of(scheduler);
-                wants.push(plan.want(spec, &pool, place)?);
-            }
+            let whom = Whom::Labelled(scheduler.selector.clone());
+            plan.selecting.push(Selecting { pool, place: Place::of(scheduler), whom });
         }
-        plan.add_default_backend(config, world, existing, &mut wants)?;
-        plan.warn_of_idle_endpoints(config, &wants);
+        plan.add_default_backend(config, world, existing)?;
         plan.choose_fallback(config, world)?;
-        plan.wants = wants.into();
+        plan.staff = Staff::new(&plan.selecting, supply)?;
         plan.routes.limits = plan.rules.all();
         Ok(plan)
     }
@@ -160,76 +145,23 @@ impl Plan {
         Ok(())
     }
 
-    fn want(&mut self, spec: &EndpointSpec, pool: &Arc<PoolHandle>, place: Place) -> Result<Want, Unusable> {
-        let host: Host = spec.address.parse().expect("addresses are checked when a configuration is loaded");
-        let port = spec.port.unwrap_or(place.port);
-        let tls = spec.tls.as_ref().map(tls_to);
-        let tls_client = tls.as_ref().map(|tls| tls_client(spec, tls)).transpose()?;
-        if let Some(source) = &spec.api_key {
-            Keys::read(source).map_err(|problem| Unusable::Key { endpoint: spec.name.clone(), problem })?;
-        }
-        if spec.tls.as_ref().is_some_and(|tls| tls.insecure_skip_verify) {
-            let warning =
-                "its certificate is NOT checked (insecureSkipVerify): anyone on the way can read and change requests";
-            self.warnings.push(format!("Endpoint `{}`: {warning}", spec.name));
-        }
-        let identity = identity(pool, spec, place);
-        let owner =
-            Owner { pool: Arc::clone(pool), protocol: place.protocol, tls: tls_client, key: spec.api_key.clone() };
-        self.owners.insert(identity, owner);
-        let metrics_path = spec.metrics_path.as_deref().unwrap_or(place.engine.metrics_path());
-        let metrics_port = spec.metrics_port.or(place.engine.metrics_port()).unwrap_or(port);
-        Ok(Want {
-            name: spec.name.as_str().into(),
-            host,
-            port,
-            metrics: MetricsAt { port: metrics_port, path: metrics_path.into() },
-            tls,
-            authorization: spec.api_key.as_ref().and_then(|source| Keys::read(source).ok()),
-            engine: place.engine,
-            identity,
-        })
-    }
-
     fn add_default_backend(
         &mut self,
         config: &Config,
         world: &World,
         existing: &BTreeMap<String, Arc<PoolHandle>>,
-        wants: &mut Vec<Want>,
     ) -> Result<(), Unusable> {
-        let Some(name) = &config.bbr.default_backend else { return Ok(()) };
-        let spec = config.endpoints.iter().find(|spec| spec.name == *name);
-        let spec = spec.expect("the default backend is checked to be an endpoint when a configuration is loaded");
+        if config.bbr.default_backend.is_none() {
+            return Ok(());
+        }
         let settings = settings::of_default_backend(config);
         let pool = self.pool(DEFAULT_BACKEND_POOL, settings, world, existing);
         let place = Place { port: config.bbr.default_backend_port, protocol: Protocol::Http1, engine: Engine::None };
-        wants.push(self.want(spec, &pool, place)?);
+        self.selecting.push(Selecting { pool: Arc::clone(&pool), place, whom: Whom::DefaultBackend });
         let served = served(&pool, &OTHER_MODEL.into(), None, &About::default(), &self.rules, world)?;
         self.routes.pools.push(Listed { pool, models: Vec::new(), adapters: Vec::new() });
         self.routes.fallback = Some(Fallback::DefaultBackend(served));
         Ok(())
-    }
-
-    fn warn_of_idle_endpoints(&mut self, config: &Config, wants: &[Want]) {
-        for spec in &config.endpoints {
-            if !wants.iter().any(|want| *want.name == *spec.name) {
-                let warning = "no scheduler's modelSelector matches its labels: it gets no requests";
-                self.warnings.push(format!("Endpoint `{}`: {warning}", spec.name));
-            }
-        }
-        for listed in &self.routes.pools {
-            if !self.owners.values().any(|owner| Arc::ptr_eq(&owner.pool, &listed.pool)) {
-                let mut warning = String::new();
-                // Writing to a string cannot fail.
-                let _ = write!(
-                    warning,
-                    "scheduler `{}`: no Endpoint has the labels of its modelSelector",
-                    listed.pool.name
-                );
-                self.warnings.push(warning);
-            }
-        }
     }
 
     /// With one pool, requests that name no model (or, without body-based routing, any model) go there.

@@ -69,9 +69,10 @@ pub(super) fn tls_client(spec: &EndpointSpec, tls: &TlsTo) -> Result<Arc<TlsClie
 }
 
 /// What makes this endpoint another one when it changes: everything that is said of it, and the pool it serves in.
-pub(super) fn identity(pool: &PoolHandle, spec: &EndpointSpec, place: Place) -> u64 {
+/// `life` tells one of the same name and address from its predecessor.
+pub(super) fn identity(pool: &PoolHandle, spec: &EndpointSpec, life: &str, place: Place) -> u64 {
     let mut hasher = DefaultHasher::new();
-    pool.name.hash(&mut hasher);
+    (&pool.name, life).hash(&mut hasher);
     format!("{:?}", (&spec.name, &spec.tls, &spec.api_key, place.protocol, place.engine)).hash(&mut hasher);
     (&spec.address, spec.port.unwrap_or(place.port)).hash(&mut hasher);
     hasher.finish()
