@@ -5,6 +5,7 @@
 //! can be observed, within a limit; nothing sleeps in the hope that something has happened.
 
 mod admin;
+mod cluster;
 mod config;
 mod gateway;
 mod http;
@@ -19,6 +20,7 @@ mod tools;
 mod wait;
 
 pub use admin::Admin;
+pub use cluster::{Cluster, Space};
 pub use config::{Config, Scheduler};
 pub use gateway::Gateway;
 pub use http::{Answer, Connection, post, request, request_in_chunks};
