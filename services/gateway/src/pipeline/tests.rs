@@ -4,6 +4,7 @@
 //! sockets. Time is not asked for: a request is polled when it is woken and dropped after so many polls. Where requests
 //! wait for room, it stands still until nothing else is to be done.
 
+mod by_hand;
 mod endpoint;
 mod site;
 mod waiting;

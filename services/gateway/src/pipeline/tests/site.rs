@@ -13,7 +13,7 @@ use std::{
 use arc_swap::{ArcSwap, ArcSwapOption};
 use bytes::Bytes;
 use dispatch::{HasPage, Membership, PoolDispatch, Settings, Standing};
-use http::{HeaderValue, Request};
+use http::{HeaderValue, Request, Response};
 use parking_lot::Mutex;
 use pool::{Endpoint, EndpointId, Moment, Observation};
 use proxy::{
@@ -33,7 +33,9 @@ use super::{
     endpoint::{self, Manner},
 };
 use crate::{
+    answer::Answer,
     body_memory::BodyMemory,
+    by_hand::{Backing, HandRoutes, Picker},
     clock::Clock,
     decisions::Decisions,
     frontend::http::Door,
@@ -141,6 +143,40 @@ impl Site {
         self.runtime.block_on(work)
     }
 
+    /// What becomes of a request of any kind.
+    pub(super) async fn send(&self, request: Request<RequestBody>) -> Response<Answer> {
+        let answered = Door::new(Arc::clone(&self.world), self.clients.clone(), LISTENER).call(request);
+        answered.await.unwrap_or_else(|never| match never {})
+    }
+
+    /// Puts routes written by hand in force.
+    pub(super) fn put_by_hand(&self, routes: HandRoutes) {
+        let models = self::routes(&self.pools, &self.world.metrics);
+        self.world.routes.store(Arc::new(Routes { by_hand: Some(Arc::new(routes)), ..models }));
+    }
+
+    /// What any request to this pool is served with.
+    pub(super) fn served(&self, pool: &Arc<PoolHandle>, backing: Backing) -> Arc<Served> {
+        Arc::new(Served { backing, limits: Matching::default(), ..served(pool, OTHER_MODEL, &self.world.metrics) })
+    }
+
+    /// Servers of any kind, at these addresses.
+    pub(super) fn servers(&self, name: &str, addresses: &[SocketAddr], protocol: Protocol) -> Arc<PoolHandle> {
+        let (metrics, settings) = (&self.world.metrics, Settings { has_page: HasPage::Unasked, ..Settings::default() });
+        let (retries, queue) = (RetryMetrics::new(metrics, name.into()), QueueMetrics::new(metrics, name.into()));
+        let pool = PoolHandle::new(name.into(), PoolDispatch::new(settings), retries, queue, self.world.clock);
+        let members: Vec<Membership> = addresses.iter().map(|address| self.member(address)).collect();
+        let handle = |m: &Membership| (m.endpoint.id, self.handle(&pool, &m.endpoint, protocol));
+        pool.set_endpoints(members.iter().map(handle).collect::<HashMap<_, _>>(), &members);
+        pool
+    }
+
+    fn member(&self, address: &SocketAddr) -> Membership {
+        let id = EndpointId::new(self.next_id.replace(self.next_id.get() + 1));
+        let endpoint = Endpoint { id, name: address.to_string().into(), address: *address };
+        Membership { endpoint, standing: Standing::Serving }
+    }
+
     /// A request that is answered in this manner.
     pub(super) fn ask(&self, id: &str, manner: Manner) -> Head {
         let model = if manner == Manner::Refuse { MODELS[1] } else { MODELS[0] };
@@ -158,13 +194,8 @@ impl Site {
     /// The same addresses, in another life: what was under way is with endpoints that left.
     pub(super) fn replace_endpoints(&self) {
         for (pool, addresses) in self.pools.iter().zip(&self.addresses) {
-            let member = |address: &SocketAddr| {
-                let id = EndpointId::new(self.next_id.replace(self.next_id.get() + 1));
-                let endpoint = Endpoint { id, name: address.to_string().into(), address: *address };
-                Membership { endpoint, standing: Standing::Serving }
-            };
-            let members: Vec<Membership> = addresses.iter().map(member).collect();
-            let handle = |m: &Membership| (m.endpoint.id, self.handle(pool, &m.endpoint));
+            let members: Vec<Membership> = addresses.iter().map(|address| self.member(address)).collect();
+            let handle = |m: &Membership| (m.endpoint.id, self.handle(pool, &m.endpoint, Protocol::Http1));
             pool.set_endpoints(members.iter().map(handle).collect::<HashMap<_, _>>(), &members);
             for member in members {
                 pool.observe(member.endpoint.id, Observation::Healthy { began: self.world.clock.now() });
@@ -172,11 +203,11 @@ impl Site {
         }
     }
 
-    fn handle(&self, pool: &PoolHandle, endpoint: &Endpoint) -> Arc<EndpointHandle> {
+    fn handle(&self, pool: &PoolHandle, endpoint: &Endpoint, protocol: Protocol) -> Arc<EndpointHandle> {
         let destination = Destination {
             id: endpoint.id.get(),
             address: endpoint.address,
-            protocol: Protocol::Http1,
+            protocol,
             tls: None,
             authority: HeaderValue::from_static("endpoint"),
         };
@@ -266,23 +297,29 @@ fn routes(pools: &[Arc<PoolHandle>; 2], metrics: &Metrics) -> Routes {
     let mut routes = Routes { body_bytes_max: 1 << 20, limits: vec![Arc::clone(&limit)], ..Routes::none() };
     for (pool, name) in pools.iter().zip(MODELS) {
         let model: Arc<str> = name.into();
-        let served = Served {
-            backing: crate::by_hand::Backing::Models,
-            picker: crate::by_hand::Picker::Ours,
-            pool: Arc::clone(pool),
-            model: Arc::clone(&model),
-            base: Arc::clone(&model),
-            adapter: None,
-            model_header: HeaderValue::from_static(name),
-            base_header: HeaderValue::from_static(name),
-            log_level: 0,
-            route_timeout: None,
-            limits: Matching::new([(Arc::clone(&limit), Condition::Always)]),
-            objectives: Arc::default(),
-            metrics: Arc::new(ModelMetrics::new(metrics, Arc::clone(&pool.name), Arc::clone(&model))),
-        };
+        let counting = Matching::new([(Arc::clone(&limit), Condition::Always)]);
+        let served = Served { limits: counting, ..served(pool, name, metrics) };
         routes.models.insert(Arc::clone(&model), Arc::new(served));
         routes.pools.push(Listed { pool: Arc::clone(pool), models: vec![model], adapters: Vec::new() });
     }
     routes
+}
+
+fn served(pool: &Arc<PoolHandle>, name: &'static str, metrics: &Metrics) -> Served {
+    let model: Arc<str> = name.into();
+    Served {
+        pool: Arc::clone(pool),
+        model: Arc::clone(&model),
+        base: Arc::clone(&model),
+        adapter: None,
+        model_header: HeaderValue::from_static(name),
+        base_header: HeaderValue::from_static(name),
+        log_level: 0,
+        route_timeout: None,
+        limits: Matching::default(),
+        objectives: Arc::default(),
+        backing: Backing::Models,
+        picker: Picker::Ours,
+        metrics: Arc::new(ModelMetrics::new(metrics, Arc::clone(&pool.name), model)),
+    }
 }
