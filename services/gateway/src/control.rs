@@ -11,6 +11,7 @@ mod cluster;
 mod doors;
 mod endpoints;
 mod files;
+mod hand_routes;
 mod keys;
 mod pods;
 mod rules;
@@ -43,11 +44,12 @@ use tokio::{
 
 use self::{
     basis::Basis,
-    build::Plan,
+    build::{Looks, Plan},
     certificates::Certificates,
     cluster::View,
     endpoints::Owner,
     files::Seen,
+    hand_routes::ByHand,
     keys::Keys,
     sink::SignalSink,
     staff::{Selecting, Staff, Supply},
@@ -162,6 +164,8 @@ pub struct Control {
     pools: BTreeMap<String, Arc<PoolHandle>>,
     /// Whom each of them takes.
     selecting: Vec<Selecting>,
+    /// What hangs on the Gateway beside the configuration.
+    by_hand: ByHand,
     /// Whose each endpoint is, by its identity: of the configuration in force, and of the former one until the resolver
     /// has caught up.
     owners: HashMap<u64, Owner>,
@@ -189,6 +193,7 @@ impl Control {
             config: None,
             pools: BTreeMap::new(),
             selecting: Vec::new(),
+            by_hand: ByHand::default(),
             owners: HashMap::new(),
             wanted: HashSet::new(),
             found: Arc::default(),
@@ -274,11 +279,12 @@ impl Control {
             pool.configure(settings.clone());
         }
         self.pools = plan.pools;
+        self.pools.extend(self.by_hand.pools.clone());
         self.selecting = plan.selecting;
         self.settings.send_replace(plan.scraping);
         self.staff(plan.staff);
         plan.rules.configure(&self.world);
-        let former = self.world.routes.swap(Arc::new(plan.routes));
+        let former = self.world.routes.swap(Arc::new(self.by_hand.beside(plan.routes)));
         let routes = self.world.routes.load();
         self.sweeper.note(&routes);
         rules::forget_gone(&former.limits, &routes.limits, &self.world.metrics);
@@ -375,8 +381,8 @@ impl Control {
                 core.spawn(async move { clients.forget(id.get()) });
             }
         }
-        let scraped: Vec<Found> =
-            self.found.iter().filter(|found| members.contains_key(&found.endpoint.id)).cloned().collect();
+        let is_looked_at = |id: &EndpointId| members.get(id).is_some_and(|member| member.looks == Looks::Often);
+        let scraped: Vec<Found> = self.found.iter().filter(|found| is_looked_at(&found.endpoint.id)).cloned().collect();
         self.endpoints.send_replace(scraped.into());
     }
 }

@@ -23,6 +23,7 @@ pub const EXPLAINING_LOG_LEVEL: u8 = 4;
 pub const OTHER_MODEL: &str = "other";
 
 /// The routing of one configuration.
+#[derive(Clone)]
 pub struct Routes {
     /// Models and adapters by the name that clients use.
     pub models: BTreeMap<Arc<str>, Arc<Served>>,
@@ -53,6 +54,7 @@ pub struct Routes {
 }
 
 /// A pool and what it serves.
+#[derive(Clone)]
 pub struct Listed {
     /// The pool.
     pub pool: Arc<PoolHandle>,
@@ -63,6 +65,7 @@ pub struct Listed {
 }
 
 /// Who takes requests for models that are none of ours.
+#[derive(Clone)]
 pub enum Fallback {
     /// The one pool of a gateway without body-based routing: the engine answers for the model.
     OnlyPool(Arc<Served>),

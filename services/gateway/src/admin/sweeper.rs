@@ -113,7 +113,8 @@ impl Sweeper {
             self.note_pool(&listed.pool);
         }
         let fallback = routes.fallback.iter().map(Fallback::served);
-        for served in routes.models.values().chain(fallback).chain(&routes.only) {
+        let by_hand = routes.by_hand.iter().flat_map(|routes| routes.pools());
+        for served in routes.models.values().chain(fallback).chain(&routes.only).chain(by_hand) {
             self.note_served(served);
         }
     }

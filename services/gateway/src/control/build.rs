@@ -156,7 +156,8 @@ impl Plan {
         }
         let settings = settings::of_default_backend(config);
         let pool = self.pool(DEFAULT_BACKEND_POOL, settings, world, existing);
-        let place = Place { port: config.bbr.default_backend_port, protocol: Protocol::Http1, engine: Engine::None };
+        let port = config.bbr.default_backend_port;
+        let place = Place { port, protocol: Protocol::Http1, engine: Engine::None, looks: Looks::Often };
         self.selecting.push(Selecting { pool: Arc::clone(&pool), place, whom: Whom::DefaultBackend });
         let served = served(&pool, &OTHER_MODEL.into(), None, &About::default(), &self.rules, world)?;
         self.routes.pools.push(Listed { pool, models: Vec::new(), adapters: Vec::new() });
@@ -185,6 +186,16 @@ pub(super) struct Place {
     pub(super) port: u16,
     pub(super) protocol: Protocol,
     pub(super) engine: Engine,
+    pub(super) looks: Looks,
+}
+
+/// Whether endpoints are looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Looks {
+    /// Again and again: their page, or their health.
+    Often,
+    /// Never: they are servers of any kind, and whoever lists them says that they serve.
+    Never,
 }
 
 impl Place {
@@ -193,7 +204,7 @@ impl Place {
             AppProtocol::Http => Protocol::Http1,
             AppProtocol::H2c => Protocol::H2c,
         };
-        Self { port: scheduler.target_port, protocol, engine: engine(scheduler.engine) }
+        Self { port: scheduler.target_port, protocol, engine: engine(scheduler.engine), looks: Looks::Often }
     }
 }
 

@@ -168,6 +168,7 @@ impl Control {
             if let Some(key) = &config {
                 self.load(view, objects, key);
             }
+            self.route_by_hand(&view.attached, &view.gateway, objects, config.as_ref());
             let state = view.attached.gateways.get(&view.gateway);
             let now = view.speaking.follow(state, objects, &mut self.certificates, &self.world.metrics);
             view.doors.send_if_modified(|doors| std::mem::replace(doors, now.clone()) != now);
@@ -202,8 +203,9 @@ impl Control {
 
     /// Puts those in force who serve now.
     fn supply(&mut self, objects: &Objects, config: Option<&ObjectKey>) {
-        let supply = supply(objects, config, self.config.as_ref());
-        match Staff::new(&self.selecting, &supply) {
+        let mut supply = supply(objects, config, self.config.as_ref());
+        supply.by_hand = self.by_hand.supply(objects);
+        match Staff::new(self.selecting.iter().chain(&self.by_hand.selecting), &supply) {
             Ok(staff) if staff.wants == *self.wants.borrow() => {}
             Ok(staff) => self.staff(staff),
             Err(unusable) => tracing::error!(error = %unusable, "endpoints of a cluster cannot be used: report this"),
@@ -219,6 +221,7 @@ fn supply(objects: &Objects, key: Option<&ObjectKey>, config: Option<&api::Confi
     Supply {
         candidates: pods::serving(objects, &key.namespace),
         default_backend: backend.map(|(service, port)| services::behind(objects, &service, port)).unwrap_or_default(),
+        by_hand: BTreeMap::new(),
     }
 }
 

@@ -16,7 +16,7 @@ use proxy::client::{Destination, Protocol, TlsClient, Verify};
 use telemetry::catalog::PICKS;
 
 use super::{
-    build::{Place, Unusable},
+    build::{Looks, Place, Unusable},
     keys::Keys,
 };
 use crate::{
@@ -30,6 +30,7 @@ pub(super) struct Owner {
     pub(super) protocol: Protocol,
     pub(super) tls: Option<Arc<TlsClient>>,
     pub(super) key: Option<ApiKeySource>,
+    pub(super) looks: Looks,
 }
 
 /// An endpoint that is there, and the pool it serves in.
@@ -37,6 +38,7 @@ pub(super) struct Member {
     pub(super) pool: Arc<PoolHandle>,
     pub(super) endpoint: Endpoint,
     pub(super) handle: Arc<EndpointHandle>,
+    pub(super) looks: Looks,
 }
 
 impl Member {
@@ -90,7 +92,7 @@ pub(super) fn members(
         let owner = owners.get(&found.want.identity)?;
         let endpoint = found.endpoint.clone();
         let handle = former.get(&endpoint.id).cloned().unwrap_or_else(|| handle(found, owner, keys, world));
-        Some((endpoint.id, Member { pool: Arc::clone(&owner.pool), endpoint, handle }))
+        Some((endpoint.id, Member { pool: Arc::clone(&owner.pool), endpoint, handle, looks: owner.looks }))
     };
     found.iter().filter_map(member).collect()
 }

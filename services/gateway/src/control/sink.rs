@@ -12,7 +12,7 @@ use pool::{EndpointId, Observation};
 use telemetry::catalog::{SCRAPE_FAILURES, SCRAPE_SAMPLES_SKIPPED};
 use tokio::sync::Notify;
 
-use super::endpoints::Member;
+use super::{build::Looks, endpoints::Member};
 use crate::{pools::PoolHandle, world::World};
 
 /// Books what the scraper sees.
@@ -37,7 +37,8 @@ impl SignalSink {
     /// Books for these endpoints from now on.
     pub(super) fn follow(&self, members: &HashMap<EndpointId, Member>) {
         let mut followed = self.followed.lock();
-        let new = members.keys().filter(|id| !followed.endpoints.contains_key(id)).copied().collect::<Vec<_>>();
+        let looked_at = members.iter().filter(|(_, member)| member.looks == Looks::Often).map(|(id, _)| id);
+        let new = looked_at.filter(|id| !followed.endpoints.contains_key(id)).copied().collect::<Vec<_>>();
         followed.unseen.retain(|id| members.contains_key(id));
         followed.unseen.extend(new);
         let entry =

@@ -3,7 +3,10 @@
 //! Apart from the rest of a plan, since in a cluster it changes with every pod that comes or goes, while pools, routes and
 //! limits stay as they are.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
 
 use api::{Config, EndpointSpec, Selector};
 use discovery::resolve::{MetricsAt, Want};
@@ -31,6 +34,8 @@ pub(super) struct Supply {
     pub(super) candidates: Vec<Candidate>,
     /// What is behind `bbr.defaultBackend`.
     pub(super) default_backend: Vec<Candidate>,
+    /// What is behind each pool of routes written by hand.
+    pub(super) by_hand: BTreeMap<String, Vec<Candidate>>,
 }
 
 /// A pool and whom it takes.
@@ -46,6 +51,8 @@ pub(super) enum Whom {
     Labelled(Selector),
     /// What is behind `bbr.defaultBackend`.
     DefaultBackend,
+    /// What is behind this pool, which routes written by hand name.
+    ByHand(String),
 }
 
 /// Who serves where.
@@ -66,6 +73,7 @@ impl Supply {
         Self {
             candidates: config.endpoints.iter().map(candidate).collect(),
             default_backend: config.endpoints.iter().filter(is_default).map(candidate).collect(),
+            by_hand: BTreeMap::new(),
         }
     }
 
@@ -73,12 +81,16 @@ impl Supply {
         match whom {
             Whom::Labelled(selector) => Box::new(self.candidates.iter().filter(|it| selector.matches(&it.spec.labels))),
             Whom::DefaultBackend => Box::new(self.default_backend.iter()),
+            Whom::ByHand(pool) => Box::new(self.by_hand.get(pool).into_iter().flatten()),
         }
     }
 }
 
 impl Staff {
-    pub(super) fn new(selecting: &[Selecting], supply: &Supply) -> Result<Self, Unusable> {
+    pub(super) fn new<'a>(
+        selecting: impl IntoIterator<Item = &'a Selecting>,
+        supply: &Supply,
+    ) -> Result<Self, Unusable> {
         let mut staff = Self::default();
         let mut wants = Vec::new();
         for Selecting { pool, place, whom } in selecting {
@@ -105,8 +117,13 @@ impl Staff {
             self.warnings.push(format!("Endpoint `{}`: {warning}", spec.name));
         }
         let identity = identity(pool, spec, life, place);
-        let owner =
-            Owner { pool: Arc::clone(pool), protocol: place.protocol, tls: tls_client, key: spec.api_key.clone() };
+        let owner = Owner {
+            pool: Arc::clone(pool),
+            protocol: place.protocol,
+            tls: tls_client,
+            key: spec.api_key.clone(),
+            looks: place.looks,
+        };
         self.owners.insert(identity, owner);
         let metrics_path = spec.metrics_path.as_deref().unwrap_or(place.engine.metrics_path());
         let metrics_port = spec.metrics_port.or(place.engine.metrics_port()).unwrap_or(port);
