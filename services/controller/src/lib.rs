@@ -9,6 +9,7 @@
 //! nothing but a config that has a certificate in AWS.
 
 pub mod client;
+pub mod gateway_api;
 pub mod health;
 pub mod leader;
 pub mod options;
