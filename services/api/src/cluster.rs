@@ -145,6 +145,9 @@ pub struct ObjectMeta {
     pub annotations: BTreeMap<String, String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub owner_references: Vec<OwnerReference>,
+    /// Who must let go of it before it is gone.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub finalizers: Vec<String>,
 }
 
 /// Whom an object belongs to.

@@ -8,9 +8,21 @@
 //! It never touches pods or workloads of models, refuses to write without holding its lease, and puts a finalizer on
 //! nothing but a config that has a certificate in AWS.
 
+pub mod act;
+pub mod certificates;
 pub mod client;
-pub mod gateway_api;
+pub mod difference;
+pub mod events;
 pub mod health;
+pub mod judge;
+pub mod kind;
 pub mod leader;
+pub mod mirror;
+pub mod models;
 pub mod options;
+pub mod picture;
+pub mod plan;
+pub mod reconcile;
 pub mod run;
+pub mod status;
+pub mod wanted;

@@ -1,16 +1,25 @@
 //! From the command line to a controller that watches, and from SIGTERM to one that has given its lease up.
 
-use std::{io::Write, net::SocketAddr};
+use std::{collections::BTreeMap, io::Write, net::SocketAddr, sync::Arc};
 
 use anyhow::{Context, Result};
 use telemetry::{Metrics, catalog::LOG_LINES_DROPPED, request_log};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::{
+    signal::unix::{SignalKind, signal},
+    sync::watch,
+};
 
 use crate::{
+    act::Writer,
+    certificates::{self, Outcomes},
     client::Clients,
+    events::Teller,
     health::{self, Readiness},
     leader::{self, Leadership},
+    mirror::Mirror,
     options::Options,
+    reconcile::{Reconciler, config_resource},
+    wanted::Settings,
 };
 
 /// Runs the program to its end.
@@ -41,6 +50,34 @@ async fn control(options: &Options, metrics: Metrics) -> Result<()> {
     announce(bound)?;
     let identity = identity(options)?;
     let leadership = Leadership::new(&metrics);
+    let mirror = Mirror::start(&clients, &options.system_namespace, readiness);
+    let client = clients.plain.clone();
+    let writer = Arc::new(Writer::new(client.clone(), leadership.clone(), Arc::clone(&mirror), metrics.clone()));
+    let (outcomes, (jobs, due)) = (Outcomes::default(), watch::channel(BTreeMap::new()));
+    let means = certificates::Means {
+        client: client.clone(),
+        config_resource: config_resource(),
+        writer: Arc::clone(&writer),
+        mirror: Arc::clone(&mirror),
+        outcomes: outcomes.clone(),
+    };
+    tokio::spawn(certificates::work(means, due));
+    let reconciler = Reconciler {
+        settings: Settings {
+            system_namespace: options.system_namespace.clone(),
+            image: options.data_plane_image.clone(),
+            pull_policy: options.data_plane_pull_policy.clone(),
+        },
+        writer,
+        outcomes,
+        jobs,
+        teller: Teller::new(client.clone(), &identity),
+        client,
+        mirror,
+        leadership: leadership.clone(),
+        metrics,
+    };
+    tokio::spawn(reconciler.run());
     let ended = async {
         tokio::select! {
             _ = terminate.recv() => {}

@@ -1,0 +1,236 @@
+//! What is missing, too much, or different: the writes that lead from what is to what is wished for.
+//!
+//! Pure. Done one after the other, in the order given, they end in a picture for which no write is left; so it does not
+//! matter where a controller is stopped. An object is taken back only if it is marked as ours, by the uid it was seen with.
+
+mod gateways;
+#[cfg(test)]
+pub(crate) mod tests;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+};
+
+use api::{
+    cluster::{Gateway, ObjectKey},
+    names,
+};
+use serde_json::Value;
+
+use crate::{
+    difference::{is_met, sealed},
+    judge::{Judged, Verdict},
+    kind::{Id, Kind},
+    picture::{Picture, label, number, text},
+    wanted::{Plane, Settings, config::Asked, id_of},
+};
+
+/// On behalf of whom something is written.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Subject {
+    /// An InferenceGatewayConfig.
+    Config(ObjectKey),
+    /// A Gateway that somebody wrote.
+    Gateway(ObjectKey),
+}
+
+/// One write.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Action {
+    /// Make an object that is not there, or not ours to know of.
+    Create { id: Id, body: Value },
+    /// Change ours.
+    Change { id: Id, uid: String, body: Value },
+    /// Leave a Deployment's replicas to an autoscaler, at what they are.
+    LetGo { id: Id, replicas: i64 },
+    /// Take ours back.
+    Delete { id: Id, uid: String },
+}
+
+impl Action {
+    /// What it is about.
+    #[must_use]
+    pub const fn id(&self) -> &Id {
+        match self {
+            Self::Create { id, .. } | Self::Change { id, .. } | Self::LetGo { id, .. } | Self::Delete { id, .. } => id,
+        }
+    }
+}
+
+/// How objects looked right after they were last written.
+pub type Settled = BTreeMap<Id, u64>;
+
+/// Annotation of a Deployment whose replicas are an autoscaler's.
+pub const AUTOSCALED: &str = "inference.sagemaker.aws.amazon.com/autoscaled";
+
+/// What is asked for, and by whom.
+#[derive(Clone, Copy, Debug)]
+pub struct Wishes<'a> {
+    pub settings: &'a Settings,
+    pub configs: &'a BTreeMap<ObjectKey, Judged>,
+    /// ARNs of certificates imported for configs.
+    pub imported: &'a BTreeMap<ObjectKey, String>,
+}
+
+/// The writes that are due, by subject. Subjects that need none are listed with none.
+#[must_use]
+pub fn plan(picture: &Picture, wishes: Wishes<'_>, settled: &Settled) -> BTreeMap<Subject, Vec<Action>> {
+    let mut due = BTreeMap::new();
+    let by_subject = owned_by_subject(picture);
+    let nothing = BTreeSet::new();
+    for (key, judged) in wishes.configs {
+        let subject = Subject::Config(key.clone());
+        let Verdict::InForce(spec) = &judged.verdict else { continue };
+        let gateway = ObjectKey::new(&wishes.settings.system_namespace, &key.name);
+        let pods = plane_pods(picture, wishes.settings, &gateway);
+        let name = names::data_plane(&gateway.namespace, &gateway.name);
+        let asked = Asked {
+            settings: wishes.settings,
+            key,
+            uid: &judged.object.metadata.uid,
+            spec,
+            pods: &pods,
+            autoscaled: picture.autoscaled.contains(&name),
+            imported: wishes.imported.get(key).map(String::as_str),
+        };
+        let anchor = Plane::anchor(wishes.settings, &gateway, &asked.marks());
+        let wanted = with_anchor(picture, anchor, |uid| asked.objects(uid));
+        let owned = by_subject.get(&subject).unwrap_or(&nothing);
+        due.insert(subject, writes(picture, wanted, owned, settled));
+    }
+    gateways::plan(picture, wishes, settled, &by_subject, &mut due);
+    collect_garbage(picture, wishes, &by_subject, &mut due);
+    due
+}
+
+/// The anchor, and once it is there, all that hangs on it.
+fn with_anchor(picture: &Picture, anchor: Value, rest: impl FnOnce(&str) -> Vec<Value>) -> Vec<Value> {
+    let seen = picture.ours(&id_of(&anchor)).filter(|seen| !is_going(seen));
+    let uid = seen.map(|seen| text(seen, "/metadata/uid").to_owned());
+    let mut wanted = vec![anchor];
+    if let Some(uid) = uid {
+        wanted.extend(rest(&uid));
+    }
+    wanted
+}
+
+/// From what is there to what is wanted. While only the anchor is wanted, nothing is too much yet.
+fn writes(picture: &Picture, wanted: Vec<Value>, owned: &BTreeSet<&Id>, settled: &Settled) -> Vec<Action> {
+    let complete = wanted.len() > 1;
+    let mut actions = Vec::new();
+    let mut kept = BTreeSet::new();
+    for body in wanted {
+        let id = id_of(&body);
+        kept.insert(id.clone());
+        if !picture.absent.contains(&id.kind) {
+            actions.extend(write(picture, id, body, settled));
+        }
+    }
+    let rank = |action: &Action| Kind::ALL.iter().position(|kind| *kind == action.id().kind);
+    actions.sort_by_key(rank);
+    if complete {
+        let surplus = owned.iter().filter(|id| !kept.contains(**id));
+        actions.extend(surplus.filter_map(|id| delete(picture, id)));
+    }
+    actions
+}
+
+fn write(picture: &Picture, id: Id, mut body: Value, settled: &Settled) -> Vec<Action> {
+    let autoscaled = id.kind == Kind::Deployment && body["spec"]["replicas"].is_null();
+    if autoscaled {
+        body["metadata"]["annotations"][AUTOSCALED] = Value::String("true".into());
+    }
+    let body = sealed(body);
+    let Some(seen) = picture.ours(&id) else {
+        return vec![Action::Create { id, body }];
+    };
+    // What is going will be gone in a moment, and then be made anew.
+    if is_going(seen) || is_met(&body, seen, settled.get(&id).copied()) {
+        return Vec::new();
+    }
+    let mut actions = Vec::new();
+    let let_go = seen.pointer("/metadata/annotations").is_some_and(|it| it.get(AUTOSCALED).is_some());
+    if autoscaled && !let_go {
+        actions.push(Action::LetGo { id: id.clone(), replicas: number(seen, "/spec/replicas") });
+    }
+    actions.push(Action::Change { uid: text(seen, "/metadata/uid").to_owned(), id, body });
+    actions
+}
+
+fn delete(picture: &Picture, id: &Id) -> Option<Action> {
+    let seen = picture.ours(id).filter(|seen| !is_going(seen))?;
+    Some(Action::Delete { id: id.clone(), uid: text(seen, "/metadata/uid").to_owned() })
+}
+
+fn is_going(object: &Value) -> bool {
+    object.pointer("/metadata/deletionTimestamp").is_some()
+}
+
+/// Ours, by whom they were made for.
+fn owned_by_subject(picture: &Picture) -> BTreeMap<Subject, BTreeSet<&Id>> {
+    let mut by_subject: BTreeMap<Subject, BTreeSet<&Id>> = BTreeMap::new();
+    for (id, object) in &picture.owned {
+        by_subject.entry(subject_of(object)).or_default().insert(id);
+    }
+    by_subject
+}
+
+fn subject_of(object: &Value) -> Subject {
+    let named = |name, namespace| ObjectKey::new(label(object, namespace), label(object, name));
+    let config = named(names::CONFIG_NAME_LABEL, names::CONFIG_NAMESPACE_LABEL);
+    if config.name.is_empty() {
+        return Subject::Gateway(named(names::GATEWAY_NAME_LABEL, names::GATEWAY_NAMESPACE_LABEL));
+    }
+    Subject::Config(config)
+}
+
+/// Of subjects that are gone, what nothing else would remove: Kubernetes removes what has an owner.
+fn collect_garbage(
+    picture: &Picture,
+    wishes: Wishes<'_>,
+    by_subject: &BTreeMap<Subject, BTreeSet<&Id>>,
+    due: &mut BTreeMap<Subject, Vec<Action>>,
+) {
+    // Labels hold names in their fitted form.
+    let fitted = |key: &ObjectKey| ObjectKey::new(&key.namespace, names::fitted(&key.name));
+    let configs: BTreeSet<ObjectKey> = wishes.configs.keys().map(fitted).collect();
+    let ours = |gateway: &Gateway| gateways::is_of_class(picture, gateway) && !gateway.metadata.is_going();
+    let gateways = picture.objects.gateways.values().filter(|gateway| ours(gateway));
+    let gateways: BTreeSet<ObjectKey> = gateways.map(|gateway| fitted(&gateway.key())).collect();
+    for (subject, owned) in by_subject {
+        let is_there = match subject {
+            Subject::Config(key) => configs.contains(key),
+            Subject::Gateway(key) => gateways.contains(key),
+        };
+        if is_there {
+            continue;
+        }
+        let ownerless =
+            |id: &&&Id| picture.ours(id).is_some_and(|it| it.pointer("/metadata/ownerReferences/0").is_none());
+        let actions: Vec<Action> = owned.iter().filter(ownerless).filter_map(|id| delete(picture, id)).collect();
+        if !actions.is_empty() {
+            due.insert(subject.clone(), actions);
+        }
+    }
+}
+
+/// Pods of a Gateway's data plane that have an address, each with whether it serves.
+fn plane_pods(picture: &Picture, settings: &Settings, gateway: &ObjectKey) -> Vec<(IpAddr, bool)> {
+    let name = names::fitted(&gateway.name);
+    let mut pods: Vec<(IpAddr, bool)> = picture
+        .objects
+        .pods
+        .values()
+        .filter(|pod| {
+            let metadata = &pod.metadata;
+            metadata.namespace == settings.system_namespace
+                && metadata.label(names::GATEWAY_NAME_LABEL) == Some(&name)
+                && metadata.label(names::GATEWAY_NAMESPACE_LABEL) == Some(&gateway.namespace)
+                && !pod.has_ended()
+        })
+        .filter_map(|pod| Some((pod.ip()?, pod.serves())))
+        .collect();
+    pods.sort_unstable();
+    pods
+}
