@@ -13,6 +13,7 @@ pub mod certificates;
 pub mod client;
 pub mod difference;
 pub mod events;
+pub mod gateway_api;
 pub mod health;
 pub mod judge;
 pub mod kind;

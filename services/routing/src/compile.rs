@@ -74,14 +74,14 @@ fn rule(
     out: &mut Compiled,
 ) -> CompiledRule {
     let mut resolve = backend::Resolver { objects, namespace: &route.namespace, out };
-    let (filters, flaw_of_filters) = edits::filters(&written.filters, &mut resolve);
+    let (filters, flaw_of_filters) = edits::filters(&written.filters);
     let (timeouts, flaw_of_timeouts) = timeouts(written.timeouts.as_ref());
     let mut fault = flaw_of_filters.or(flaw_of_timeouts);
     let refused = fault.as_ref().map(|it| it.message.clone());
     let mut backends = Vec::with_capacity(written.backend_refs.len());
     for backend in &written.backend_refs {
         let target = resolve.target(backend);
-        let (filters, flaw) = edits::filters(&backend.filters, &mut resolve);
+        let (filters, flaw) = edits::filters(&backend.filters);
         // A filter that cannot be applied costs its backend, not the rule.
         let target = flaw.as_ref().map_or(target, |flaw| Target::Invalid(flaw.message.clone()));
         fault = fault.or(flaw);

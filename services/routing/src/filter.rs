@@ -1,7 +1,5 @@
 //! What is done to requests and answers on their way, as plain data, and the texts that come out of it.
 
-use crate::rule::Target;
-
 /// All filters of a rule, or of one backend of it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Filters {
@@ -12,8 +10,6 @@ pub struct Filters {
     /// Answers the request; nothing is forwarded.
     pub redirect: Option<Redirect>,
     pub rewrite: Option<Rewrite>,
-    /// Copies of the request, whose answers nobody reads.
-    pub mirrors: Vec<Mirror>,
 }
 
 /// Changes to headers. Names are in lower case. `set` first, then `add`, then `remove`.
@@ -50,15 +46,6 @@ pub enum PathEdit {
     Full(String),
     /// What the rule's path prefix matched becomes this.
     Prefix(String),
-}
-
-/// A copy of some of the requests.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mirror {
-    pub target: Target,
-    /// `numerator` of every `denominator` requests; the latter is at least 1.
-    pub numerator: u32,
-    pub denominator: u32,
 }
 
 impl HeaderEdits {

@@ -9,10 +9,13 @@ use crate::document::LabelSelector;
 pub type GatewayClass = Object<GatewayClassSpec>;
 
 /// Whose class it is.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct GatewayClassSpec {
     pub controller_name: String,
+    /// Parameters of the class: there are none, and the status says so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub parameters_ref: Option<serde_json::Value>,
 }
 
 /// Where requests come in.
@@ -34,11 +37,14 @@ pub struct GatewaySpec {
 }
 
 /// Labels and annotations of what is made for a Gateway.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct GatewayInfrastructure {
     pub labels: std::collections::BTreeMap<String, String>,
     pub annotations: std::collections::BTreeMap<String, String>,
+    /// Parameters of the Gateway: there are none, and the status says so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub parameters_ref: Option<serde_json::Value>,
 }
 
 /// One door of a Gateway.

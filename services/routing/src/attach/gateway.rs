@@ -27,9 +27,23 @@ pub(super) fn ours<'o>(objects: &'o Objects, controller: &str) -> impl Iterator<
 
 /// What is said of a Gateway.
 pub(super) fn state(objects: &Objects, gateway: &Gateway) -> GatewayState {
-    let listeners = listener::states(objects, gateway);
+    let mut listeners = listener::states(objects, gateway);
+    if let Some(refusal) = parameters(gateway) {
+        for condition in listeners.iter_mut().flat_map(|it| &mut it.conditions).filter(|it| it.kind == PROGRAMMED) {
+            *condition = Verdict::fails(PROGRAMMED, "Invalid", "the Gateway is not accepted");
+        }
+        let programmed = programmed(gateway, &listeners);
+        return GatewayState { listeners, conditions: vec![refusal, programmed] };
+    }
     let conditions = vec![accepted(gateway, &listeners), programmed(gateway, &listeners)];
     GatewayState { listeners, conditions }
+}
+
+/// Whoever names parameters means them; there is no kind of them that we read.
+fn parameters(gateway: &Gateway) -> Option<Verdict> {
+    let named = gateway.spec.infrastructure.as_ref()?.parameters_ref.as_ref()?;
+    let kind = named.get("kind").and_then(|it| it.as_str()).unwrap_or_default();
+    Some(Verdict::fails(ACCEPTED, "InvalidParameters", format!("parameters of kind `{kind}` are not known")))
 }
 
 fn accepted(gateway: &Gateway, listeners: &[ListenerState]) -> Verdict {

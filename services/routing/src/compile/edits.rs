@@ -2,10 +2,10 @@
 //!
 //! What cannot be done is never left out in silence: a filter may be what keeps a request from harm.
 
-use api::cluster::{HeaderFilter, HeaderValue, Mirror as WrittenMirror, PathModifier, RouteFilter};
+use api::cluster::{HeaderFilter, HeaderValue, PathModifier, RouteFilter};
 
-use super::{Fault, backend::Resolver};
-use crate::filter::{Filters, HeaderEdits, Mirror, PathEdit, Redirect, Rewrite};
+use super::Fault;
+use crate::filter::{Filters, HeaderEdits, PathEdit, Redirect, Rewrite};
 
 /// Headers that belong to one connection or frame a message: changing them would make two readers disagree on where it ends.
 const UNTOUCHABLE: [&str; 9] = [
@@ -21,10 +21,10 @@ const UNTOUCHABLE: [&str; 9] = [
 ];
 
 /// All filters of a list, and what is wrong with the first that cannot be applied.
-pub(super) fn filters(written: &[RouteFilter], resolve: &mut Resolver<'_>) -> (Filters, Option<Fault>) {
+pub(super) fn filters(written: &[RouteFilter]) -> (Filters, Option<Fault>) {
     let mut filters = Filters::default();
     for filter in written {
-        if let Err(fault) = add(&mut filters, filter, resolve) {
+        if let Err(fault) = add(&mut filters, filter) {
             return (filters, Some(fault));
         }
     }
@@ -36,7 +36,7 @@ pub(super) fn filters(written: &[RouteFilter], resolve: &mut Resolver<'_>) -> (F
     (filters, fault)
 }
 
-fn add(filters: &mut Filters, written: &RouteFilter, resolve: &mut Resolver<'_>) -> Result<(), Fault> {
+fn add(filters: &mut Filters, written: &RouteFilter) -> Result<(), Fault> {
     match written.kind.as_str() {
         "RequestHeaderModifier" => {
             let edits = written.request_header_modifier.as_ref().ok_or_else(|| empty(written))?;
@@ -53,9 +53,6 @@ fn add(filters: &mut Filters, written: &RouteFilter, resolve: &mut Resolver<'_>)
             let rewrite = written.url_rewrite.as_ref().ok_or_else(|| empty(written))?;
             let path = rewrite.path.as_ref().map(path).transpose()?;
             filters.rewrite = Some(Rewrite { hostname: rewrite.hostname.clone(), path });
-        }
-        "RequestMirror" => {
-            filters.mirrors.push(mirror(written.request_mirror.as_ref().ok_or_else(|| empty(written))?, resolve)?);
         }
         other => return Err(Fault::unsupported(format!("filters of type `{other}` are not supported"))),
     }
@@ -118,20 +115,4 @@ fn path(written: &PathModifier) -> Result<PathEdit, Fault> {
     let (PathEdit::Full(text) | PathEdit::Prefix(text)) = &edit;
     let is_path = text.bytes().all(|it| it.is_ascii_graphic() && it != b'#' && it != b'?');
     if is_path { Ok(edit) } else { Err(Fault::unsupported(format!("`{text}` is no path"))) }
-}
-
-fn mirror(written: &WrittenMirror, resolve: &mut Resolver<'_>) -> Result<Mirror, Fault> {
-    let share = match (&written.percent, &written.fraction) {
-        (None, None) => (100, 100),
-        (Some(percent), None) => (*percent, 100),
-        (None, Some(fraction)) => (fraction.numerator, fraction.denominator.unwrap_or(100)),
-        (Some(_), Some(_)) => return Err(Fault::unsupported("a mirror has either `percent` or `fraction`")),
-    };
-    let (Ok(numerator), Ok(denominator)) = (u32::try_from(share.0), u32::try_from(share.1)) else {
-        return Err(Fault::unsupported("the share of a mirror cannot be negative"));
-    };
-    if denominator == 0 || numerator > denominator {
-        return Err(Fault::unsupported("the share of a mirror is at most the whole"));
-    }
-    Ok(Mirror { target: resolve.target(&written.backend_ref), numerator, denominator })
 }

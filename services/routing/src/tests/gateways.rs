@@ -102,6 +102,15 @@ fn addresses_cannot_be_asked_for_but_may_be_left_open() {
     assert_eq!(whole(&with("[{type: example.com/odd, value: x}]"))[0], "False UnsupportedAddress");
 }
 
+#[test]
+fn parameters_that_nobody_reads_refuse_the_gateway() {
+    let infrastructure = "  infrastructure: {parametersRef: {group: g.example, kind: Odd, name: x}}";
+    let objects =
+        objects(&[&gateway(&format!("  listeners: [{{name: http, port: 80, protocol: HTTP}}]\n{infrastructure}"))]);
+    assert_eq!(whole(&objects), ["False InvalidParameters", "False Invalid"]);
+    assert_eq!(listener(&objects, 0)[3], "False Invalid");
+}
+
 // === TLS ===
 
 /// `-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----`, and the same with `PRIVATE KEY`.

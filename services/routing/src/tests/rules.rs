@@ -91,7 +91,7 @@ fn filters_that_would_break_messages_or_are_unknown_refuse_the_rule() {
         "{type: RequestRedirect, requestRedirect: {scheme: ftp}}",
         "{type: URLRewrite, urlRewrite: {path: {type: Odd}}}",
         "{type: URLRewrite, urlRewrite: {path: {type: ReplaceFullPath, replaceFullPath: \"/a\\r\\nb\"}}}",
-        "{type: RequestMirror, requestMirror: {backendRef: {name: web, port: 8080}, fraction: {numerator: 2, denominator: 1}}}",
+        "{type: RequestMirror, requestMirror: {backendRef: {name: web, port: 8080}}}",
     ] {
         let text = format!("filters: [{filter}], backendRefs: [{{name: web, port: 8080}}]");
         assert!(rule(&text).refused.is_some(), "{filter}");
@@ -110,23 +110,6 @@ fn a_filter_of_a_backend_that_cannot_be_applied_costs_that_backend() {
     assert!(rule.refused.is_none());
     assert!(matches!(rule.backends[0].target, Target::Invalid(_)));
     assert_eq!(rule.backends[1].filters.request_headers.set.len(), 1);
-}
-
-#[test]
-fn mirrors_have_a_share_and_their_reference_is_resolved() {
-    let mirror = |text: &str| {
-        rule(&format!(
-            "filters: [{{type: RequestMirror, requestMirror: {{backendRef: {{name: web, port: 8080}}{text}}}}}]"
-        ))
-        .filters
-        .mirrors[0]
-            .clone()
-    };
-    let share = |text: &str| (mirror(text).numerator, mirror(text).denominator);
-    assert_eq!(share(""), (100, 100));
-    assert_eq!(share(", percent: 20"), (20, 100));
-    assert_eq!(share(", fraction: {numerator: 1, denominator: 1000}"), (1, 1000));
-    assert!(matches!(mirror("").target, Target::Service { .. }));
 }
 
 #[test]
