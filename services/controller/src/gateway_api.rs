@@ -2,7 +2,7 @@
 //!
 //! What is wrong with them is decided by `routing`, the same code by which the data plane routes. Here that is joined with
 //! what is known of the data planes ([`plane`]), turned into what each status should say ([`say`]), compared with what
-//! it says ([`merge`]), and written where it differs ([`write`]). Times of conditions move only with their status, so an
+//! it says ([`merge`]), and written where it differs ([`write`], [`settle`]). Times of conditions move only with their status, so an
 //! object that stays as it is is not written again.
 //!
 //! Entries and objects of other controllers are never touched.
@@ -10,6 +10,7 @@
 pub mod merge;
 pub mod plane;
 pub mod say;
+pub mod settle;
 #[cfg(test)]
 mod tests;
 pub mod write;
@@ -22,6 +23,7 @@ use serde_json::{Value, json};
 pub use self::{
     plane::{Address, Plane},
     say::{Entry, Say, Surroundings},
+    settle::Statuses,
 };
 
 /// A kind whose status we write.

@@ -32,6 +32,7 @@ use crate::{
     act::{self, NotWritten, Writer},
     certificates::{Job, Outcomes, jobs, told},
     events::{self, Notice, Teller, Tone},
+    gateway_api::Statuses,
     judge::{Judge, Judged, Verdict},
     leader::Leadership,
     mirror::Mirror,
@@ -57,6 +58,8 @@ pub struct Reconciler {
     pub metrics: Metrics,
     pub writer: Arc<Writer>,
     pub teller: Teller,
+    /// What stands in the statuses of others' objects.
+    pub statuses: Statuses,
     /// What became of certificates,
     pub outcomes: Outcomes,
     /// and what is to be done about them.
@@ -70,7 +73,8 @@ impl Reconciler {
         let mut patience = Patience::default();
         let mut leading = self.leadership.changes();
         loop {
-            let next = patience.next().unwrap_or_else(|| Instant::now() + RESYNC).min(Instant::now() + RESYNC);
+            let waits = [patience.next(), self.statuses.next(), Some(Instant::now() + RESYNC)];
+            let next = waits.into_iter().flatten().min().unwrap_or_else(Instant::now);
             tokio::select! {
                 () = self.mirror.changed() => {}
                 changed = leading.changed() => if changed.is_err() { return },
@@ -120,6 +124,7 @@ impl Reconciler {
         #[expect(clippy::cast_precision_loss, reason = "a count of objects")]
         self.metrics.gauge(&CONTROLLER_WAITING, &[]).set(patience.waiting() as f64);
         self.say(&configs, patience).await;
+        self.statuses.settle(&picture.objects, &timestamp()).await;
         self.follow_models(picture).await;
     }
 
@@ -210,7 +215,7 @@ impl Reconciler {
     /// Statuses of all configs, as the picture is after the writes.
     async fn say(&self, configs: &BTreeMap<ObjectKey, Judged>, patience: &Patience) {
         let Some(picture) = self.mirror.picture() else { return };
-        let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+        let now = timestamp();
         stream::iter(configs)
             .for_each_concurrent(AT_ONCE, |(key, judged)| self.say_one(&picture, key, judged, patience, &now))
             .await;
@@ -255,6 +260,11 @@ impl Reconciler {
             Err(error) => tracing::warn!(%key, "status: {error}"),
         }
     }
+}
+
+/// Now, as conditions carry it.
+fn timestamp() -> String {
+    jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
 fn uid_known(picture: &Picture, subject: &Subject) -> Option<String> {
