@@ -53,11 +53,8 @@ impl Cluster {
         }
         let mut rig = Command::new(program("cluster-rig"));
         rig.arg("run");
-        for manifests in ["crds", "addon-manifest"].map(|folder| workspace().join(folder)) {
-            if manifests.is_dir() {
-                rig.arg("--apply").arg(manifests);
-            }
-        }
+        // Our kinds, access, class and controllers, as an operator installs them.
+        rig.arg("--apply").arg(workspace().join("addon-manifest"));
         rig.arg("--").arg(env::current_exe().expect("a test knows its own path")).args(env::args_os().skip(1));
         panic!("cannot start the cluster: {}", rig.exec());
     }

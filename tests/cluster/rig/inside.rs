@@ -119,7 +119,8 @@ fn wrap_kubectl(assets: &Assets, place: &Place) -> anyhow::Result<()> {
 async fn apply(place: &Place, kinds: &Path, further: &[std::path::PathBuf]) -> anyhow::Result<()> {
     kubectl(place, &["apply", "--server-side", "-f"], Some(kinds)).await?;
     for path in further {
-        kubectl(place, &["apply", "--server-side", "-f"], Some(path)).await?;
+        let option = if path.join("kustomization.yaml").is_file() { "-k" } else { "-f" };
+        kubectl(place, &["apply", "--server-side", option], Some(path)).await?;
         kubectl(place, &["wait", "--for=condition=Established", "--timeout=60s", "crd", "--all"], None).await?;
     }
     kubectl(place, &["wait", "--for=condition=Established", "--timeout=60s", "crd", "--all"], None).await
