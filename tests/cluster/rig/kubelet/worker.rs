@@ -263,10 +263,10 @@ impl Report {
         let preconditions = Preconditions { uid: Some(self.uid.clone()), resource_version: None };
         let parameters = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default().grace_period(0) };
         while let Err(error) = self.pods.delete(&self.name, &parameters).await {
-            match error {
-                kube::Error::Api(error) if matches!(error.code, 404 | 409) => return,
-                _ => sleep(RETRY).await,
+            if matches!(&error, kube::Error::Api(error) if matches!(error.code, 404 | 409)) {
+                return;
             }
+            sleep(RETRY).await;
         }
     }
 }
