@@ -14,7 +14,7 @@ use proxy::serve::Listener;
 use routing::{AppProtocol, HeaderSource, Rule, Table, Target};
 
 pub use self::edits::{Edits, edit_headers, edit_path};
-use crate::routes::Served;
+use crate::{extension::Link, routes::Served};
 
 /// Everything that one Gateway's routes lead to.
 #[derive(Default)]
@@ -62,7 +62,7 @@ pub enum Picker {
 }
 
 /// An endpoint picker that is not ours.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct ForeignPicker {
     /// Its Service.
     pub service: ObjectKey,
@@ -70,6 +70,8 @@ pub struct ForeignPicker {
     pub port: u16,
     /// What happens to requests while it cannot be asked.
     pub on_failure: OnFailure,
+    /// The way to it.
+    pub link: Arc<Link>,
 }
 
 /// What happens to requests while their picker cannot be asked.

@@ -13,6 +13,7 @@ pub mod decisions;
 pub mod decode;
 pub mod descriptors;
 pub mod errors;
+pub mod extension;
 pub mod frontend;
 pub mod layers;
 pub mod limits;

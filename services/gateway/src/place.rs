@@ -42,7 +42,20 @@ pub async fn ask_again(routed: &mut Routed, tried: &[EndpointId]) -> Result<Leas
     lease.map_err(|rejection| Some(rejection).filter(|rejection| rejection.reason != Reason::NoEndpoint))
 }
 
+/// Where another picker has said where to, its endpoints are asked in turn, past those that cannot take anything.
 fn ask_but(routed: &mut Routed, exclude: &[EndpointId]) -> Asked {
+    let Some(guided) = &routed.guided else { return ask_for(routed, exclude, None) };
+    let mut asked = Asked::Refused(refuse(Refused::ByPool(Refusal::NoEndpoint, 1)));
+    for only in guided.endpoints.clone().into_iter().filter(|id| !exclude.contains(id)) {
+        asked = ask_for(routed, exclude, Some(only));
+        if !matches!(&asked, Asked::Refused(rejection) if rejection.reason == Reason::NoEndpoint) {
+            break;
+        }
+    }
+    asked
+}
+
+fn ask_for(routed: &mut Routed, exclude: &[EndpointId], only: Option<EndpointId>) -> Asked {
     let served = &routed.served;
     let (shard, mut decision) = routed.record.observer().decisions.buffer();
     let request = dispatch::Request {
@@ -51,7 +64,7 @@ fn ask_but(routed: &mut Routed, exclude: &[EndpointId]) -> Asked {
         adapter: served.adapter.as_deref(),
         tie: fastrand::u64(..),
         exclude,
-        only: None,
+        only,
     };
     let asked = served.pool.admit(&request, &routed.ask, &mut decision);
     let (at, asked) = match asked {

@@ -23,6 +23,7 @@ pub use self::{
 };
 use crate::{
     clock::Clock,
+    extension::Conversation,
     metrics::{QueueMetrics, RetryMetrics},
 };
 
@@ -86,6 +87,8 @@ pub struct Lease {
     pub generated_tokens: u32,
     /// Whether it may be ended for a request of a higher band.
     pub eviction: Eviction,
+    /// With another endpoint picker, which counts the request for as long as this lives.
+    pub conversation: Option<Box<Conversation>>,
     /// Best first; the first is where the place is.
     pub ranked: SmallVec<[EndpointId; 4]>,
     /// As they were at the pick: one that leaves a moment later is still sent what it was picked for.
@@ -187,6 +190,7 @@ impl PoolHandle {
             permit: Some(permit),
             last_word: None,
             generated_tokens: 0,
+            conversation: None,
             ranked,
             endpoints: self.endpoints.load_full(),
         }

@@ -15,6 +15,7 @@ use crate::{
     answer::Answer,
     body_memory::{BodyMemory, Held},
     by_hand::Edits,
+    extension::Guided,
     pools::Lease,
     record::Record,
     rejection::Refused,
@@ -79,6 +80,8 @@ pub struct Routed {
     pub times: Times,
     /// What its route changes of it, if a route written by hand took it.
     pub edits: Option<Edits>,
+    /// What another endpoint picker said of it, if its pool has one.
+    pub guided: Option<Box<Guided>>,
     /// How urgent it is, and whose.
     pub ask: Ask,
     /// What is known of it.

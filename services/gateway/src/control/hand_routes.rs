@@ -5,6 +5,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    net::SocketAddr,
     sync::Arc,
     time::SystemTime,
 };
@@ -25,6 +26,7 @@ use super::{
 };
 use crate::{
     by_hand::{Backing, ForeignPicker, HandRoutes, OnFailure, Otherwise, Picker, Targets},
+    extension::Link,
     limits::Matching,
     metrics::{ModelMetrics, QueueMetrics, RetryMetrics},
     pools::PoolHandle,
@@ -60,6 +62,8 @@ pub(super) struct ByHand {
     pub(super) listed: Vec<Listed>,
     /// What backs each pool, by its name.
     behind: BTreeMap<String, Behind>,
+    /// The ways to other endpoint pickers, by their Service and its port.
+    links: BTreeMap<(ObjectKey, u16), Arc<Link>>,
 }
 
 /// What a pool's endpoints are.
@@ -100,11 +104,17 @@ impl ByHand {
             match &behind {
                 Behind::Pool(key) => {
                     let Some(pool) = objects.pools.get(key) else { continue };
-                    let settings = Settings { prefix_budget_bytes, ..Settings::default() };
+                    let picker = by_hand.picker(pool, objects, former);
+                    let flow_control = match &picker {
+                        Picker::Ours => Settings::default().flow_control,
+                        // Another picker lets requests wait itself, and what it says is done.
+                        Picker::Foreign(_) => FlowControl::Off,
+                    };
+                    let settings = Settings { prefix_budget_bytes, flow_control, ..Settings::default() };
                     let place = Place { port: 0, protocol: of_pool(pool), engine: Engine::Auto, looks: Looks::Often };
                     let handle = by_hand.pool(&key.to_string(), behind.clone(), settings, place, world, former);
                     let objectives = objectives(objects, key);
-                    let served = served(&handle, Backing::Models, picker(pool, objects), objectives, world);
+                    let served = served(&handle, Backing::Models, picker, objectives, world);
                     targets.pools.insert(key.clone(), served);
                 }
                 Behind::Service(key, port) => {
@@ -152,6 +162,27 @@ impl ByHand {
         pool
     }
 
+    /// Ourselves, if nobody else is named: a Service that this product made stands for us.
+    fn picker(&mut self, pool: &InferencePool, objects: &Objects, former: &Self) -> Picker {
+        let Some(reference) = &pool.spec.endpoint_picker_ref else { return Picker::Ours };
+        let service = ObjectKey::new(&pool.metadata.namespace, &reference.name);
+        let label = |key| objects.services.get(&service).and_then(|service| service.metadata.label(key));
+        if label(api::names::MANAGED_BY_LABEL) == Some(api::names::MANAGED_BY) {
+            return Picker::Ours;
+        }
+        let on_failure = match reference.failure_mode.as_deref() {
+            Some("FailOpen") => OnFailure::PickOurselves,
+            Some(_) | None => OnFailure::Refuse,
+        };
+        let place = (service, reference.port.map_or(PICKER_PORT, |port| port.number));
+        let known = self.links.get(&place).or(former.links.get(&place)).cloned();
+        let link = known.unwrap_or_else(|| Arc::new(Link::new()));
+        link.follow(addresses(objects, &place.0, place.1));
+        self.links.insert(place.clone(), Arc::clone(&link));
+        let (service, port) = place;
+        Picker::Foreign(Arc::new(ForeignPicker { service, port, on_failure, link }))
+    }
+
     /// A configuration's routes with these beside them.
     pub(super) fn beside(&self, mut routes: Routes) -> Routes {
         routes.by_hand.clone_from(&self.routes);
@@ -160,8 +191,11 @@ impl ByHand {
         routes
     }
 
-    /// Who may serve in each pool now, by its name.
+    /// Who may serve in each pool now, by its name. Links to other pickers follow their Services.
     pub(super) fn supply(&self, objects: &Objects) -> BTreeMap<String, Vec<Candidate>> {
+        for ((service, port), link) in &self.links {
+            link.follow(addresses(objects, service, *port));
+        }
         let candidates = |behind: &Behind| match behind {
             Behind::Pool(key) => objects.pools.get(key).map(|pool| members(objects, key, pool)).unwrap_or_default(),
             Behind::Service(key, port) => services::behind(objects, key, *port),
@@ -258,20 +292,13 @@ fn of_service() -> Settings {
     }
 }
 
-/// Our own, if nobody else is named: a Service that this product made stands for ourselves.
-fn picker(pool: &InferencePool, objects: &Objects) -> Picker {
-    let Some(reference) = &pool.spec.endpoint_picker_ref else { return Picker::Ours };
-    let service = ObjectKey::new(&pool.metadata.namespace, &reference.name);
-    let label = |key| objects.services.get(&service).and_then(|service| service.metadata.label(key));
-    if label(api::names::MANAGED_BY_LABEL) == Some(api::names::MANAGED_BY) {
-        return Picker::Ours;
+/// Where a picker can be asked. One outside of the cluster (a Service of type `ExternalName`) never is.
+fn addresses(objects: &Objects, service: &ObjectKey, port: u16) -> Vec<SocketAddr> {
+    if objects.services.get(service).is_none_or(|service| service.spec.kind == "ExternalName") {
+        return Vec::new();
     }
-    let on_failure = match reference.failure_mode.as_deref() {
-        Some("FailOpen") => OnFailure::PickOurselves,
-        Some(_) | None => OnFailure::Refuse,
-    };
-    let port = reference.port.map_or(PICKER_PORT, |port| port.number);
-    Picker::Foreign(Arc::new(ForeignPicker { service, port, on_failure }))
+    let behind = services::behind(objects, service, port).into_iter();
+    behind.filter_map(|it| Some(SocketAddr::new(it.spec.address.parse().ok()?, it.spec.port?))).collect()
 }
 
 /// Priorities of the objectives that name this pool.

@@ -8,10 +8,12 @@ use std::task::{Context, Poll};
 use tower::{Layer, Service};
 
 use crate::{
+    by_hand::Picker,
+    extension::{self, Directed},
     pipeline::Work,
     place::{self, Asked},
     rejection::Refused,
-    stage::{Dispatched, Limited, Outgoing, Reply},
+    stage::{Dispatched, Limited, Outgoing, Reply, Routed},
 };
 
 /// Makes [`Dispatch`].
@@ -45,18 +47,37 @@ where
     }
 
     fn call(&mut self, Limited { mut routed }: Limited) -> Self::Future {
-        match place::ask(&mut routed) {
-            Asked::Placed(lease) => self.inner.call(Dispatched { routed, lease }),
-            Asked::Refused(rejection) => Box::pin(std::future::ready(Err(rejection.of(routed.record)))),
-            Asked::Waits(wait) => {
+        match routed.served.picker {
+            Picker::Ours => place(&mut self.inner, routed),
+            Picker::Foreign(_) => {
                 let mut inner = self.inner.clone();
                 Box::pin(async move {
-                    match place::wait(&mut routed, wait).await {
-                        Ok(lease) => inner.call(Dispatched { routed, lease }).await,
+                    match extension::direct(&mut routed).await {
+                        Ok(Directed::On) => place(&mut inner, routed).await,
+                        Ok(Directed::Answered(reply)) => Ok(reply),
                         Err(rejection) => Err(rejection.of(routed.record)),
                     }
                 })
             }
+        }
+    }
+}
+
+fn place<S>(inner: &mut S, mut routed: Routed) -> Work<Outgoing>
+where
+    S: Service<Dispatched, Response = Reply, Error = Refused, Future = Work<Outgoing>> + Clone + Send + 'static,
+{
+    match place::ask(&mut routed) {
+        Asked::Placed(lease) => inner.call(Dispatched { routed, lease }),
+        Asked::Refused(rejection) => Box::pin(std::future::ready(Err(rejection.of(routed.record)))),
+        Asked::Waits(wait) => {
+            let mut inner = inner.clone();
+            Box::pin(async move {
+                match place::wait(&mut routed, wait).await {
+                    Ok(lease) => inner.call(Dispatched { routed, lease }).await,
+                    Err(rejection) => Err(rejection.of(routed.record)),
+                }
+            })
         }
     }
 }

@@ -185,6 +185,7 @@ async fn read_and_find(api: Api, mut request: Request) -> Result<Routed, Refused
         held,
         times,
         edits: None,
+        guided: None,
         served,
         model_headers,
         prefix,

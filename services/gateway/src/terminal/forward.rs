@@ -74,11 +74,24 @@ async fn forward(Dispatched { mut routed, mut lease }: Dispatched) -> Outgoing {
     if let Some(edits) = &routed.edits {
         edits.change(&mut routed.head);
     }
+    if let Some(guided) = &routed.guided {
+        guided.change(&mut routed.head.headers);
+    }
     let client_authorization = routed.head.headers.get(AUTHORIZATION).cloned();
     let mut tried: SmallVec<[EndpointId; 4]> = SmallVec::new();
     for lists_left in (0..LISTS_MAX).rev() {
         let failed = match try_list(&mut routed, &mut lease, client_authorization.as_ref()).await {
-            Tried::Answered(response, began) => return Ok(answer(response, routed, lease, began)),
+            Tried::Answered(response, began) => {
+                let response = match routed.guided.take() {
+                    None => response,
+                    Some(guided) => {
+                        let (mut head, body) = response.into_parts();
+                        guided.answered(&mut head, &mut lease).await;
+                        http::Response::from_parts(head, body)
+                    }
+                };
+                return Ok(answer(response, routed, lease, began));
+            }
             Tried::Refused(rejection) => return Err(rejection.of(routed.record)),
             Tried::NothingSent(failed) => failed,
         };

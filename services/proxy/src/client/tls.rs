@@ -88,7 +88,11 @@ impl TlsClient {
         Ok(Self { http1: speaking(b"http/1.1"), http2: speaking(b"h2"), server_name })
     }
 
-    pub(super) async fn handshake(&self, protocol: Protocol, stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
+    /// Speaks TLS on a connection.
+    ///
+    /// # Errors
+    /// No TLS is agreed on, or not for this protocol. [`io::ErrorKind::InvalidData`] when what answers is no TLS.
+    pub async fn handshake(&self, protocol: Protocol, stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
         let config = match protocol {
             Protocol::Http1 => &self.http1,
             Protocol::H2c => &self.http2,

@@ -24,7 +24,7 @@ use super::{
 };
 use crate::{
     body_memory::BodyMemory,
-    by_hand::{self, Backing, Edits, OnFailure, Picker, Taken},
+    by_hand::{self, Backing, Edits, Picker, Taken},
     metrics::Outcome,
     pipeline::Work,
     rejection::{Refused, Rejection},
@@ -97,16 +97,7 @@ fn backend(request: &Request, taken: &Taken) -> Result<(Arc<Served>, usize), Rej
     }
     let known = request.routes.by_hand.as_ref().and_then(|routes| routes.served(target));
     let served = known.ok_or_else(|| invalid("the backend is beyond the number of pools that one Gateway may have"))?;
-    match &served.picker {
-        Picker::Ours => Ok((Arc::clone(served), chosen)),
-        Picker::Foreign(picker) => match picker.on_failure {
-            OnFailure::PickOurselves => Ok((Arc::clone(served), chosen)),
-            OnFailure::Refuse => {
-                let message = "the endpoint picker of this pool cannot be asked: try again in a moment";
-                Err(Rejection::new(Reason::NoEndpoint, message).detail(format!("picker {}", picker.service)))
-            }
-        },
-    }
+    Ok((Arc::clone(served), chosen))
 }
 
 fn invalid(why: impl Into<Box<str>>) -> Rejection {
@@ -121,12 +112,12 @@ async fn read(mut request: Request, taken: &Taken, served: Arc<Served>, edits: E
     request.head.uri = target;
     let api = legible(&request, &served);
     request.record.api = Some(api.unwrap_or(Api::Other));
-    let read = match api {
-        Some(api) => {
-            let bytes_max = request.routes.body_bytes_max;
-            body::read_as_it_is(api, &mut request, bytes_max).await.map(Read::from)
-        }
-        None => pass_on(&mut request).await,
+    let bytes_max = request.routes.body_bytes_max;
+    let read = match (api, &served.picker) {
+        (Some(api), _) => body::read_as_it_is(api, &mut request, bytes_max).await.map(Read::from),
+        // Another picker looks at any body, and is to see all of it.
+        (None, Picker::Foreign(_)) => body::read_as_it_is(Api::Other, &mut request, bytes_max).await.map(Read::from),
+        (None, Picker::Ours) => pass_on(&mut request).await,
     };
     let read = match read {
         Ok(read) => read,
@@ -155,6 +146,7 @@ async fn read(mut request: Request, taken: &Taken, served: Arc<Served>, edits: E
         output_tokens_max: read.head.as_ref().and_then(|head| head.max_output_tokens),
         times,
         edits: Some(edits),
+        guided: None,
         ask,
         record,
         request_id,
