@@ -8,6 +8,7 @@ use pool::{EndpointId, Moment};
 use protocol::Reason;
 
 use crate::{
+    by_hand::Backing,
     decisions::Entry,
     pools::{self, Fate, Lease, Refused, Wait},
     rejection::{DRAINING, Rejection},
@@ -78,7 +79,7 @@ fn ask_for(routed: &mut Routed, exclude: &[EndpointId], only: Option<EndpointId>
             routed.ask.wait_until = Some(wait.expires_at);
             (wait.since, Asked::Waits(wait))
         }
-        pools::Asked::Refused(refused) => (routed.record.now(), Asked::Refused(refuse(refused))),
+        pools::Asked::Refused(refused) => (routed.record.now(), Asked::Refused(refuse(refused, served.backing))),
     };
     // That nobody else is there either does not hide who was picked before.
     if exclude.is_empty() || !matches!(asked, Asked::Refused(_)) {
@@ -93,7 +94,7 @@ fn ask_for(routed: &mut Routed, exclude: &[EndpointId], only: Option<EndpointId>
 /// When there was none in time, or something else ended the wait.
 pub async fn wait(routed: &mut Routed, wait: Wait) -> Result<Lease, Rejection> {
     match wait.over().await {
-        Fate::Refused(refused) => Err(refuse(refused)),
+        Fate::Refused(refused) => Err(refuse(refused, routed.served.backing)),
         Fate::Placed(lease, at, mut decision) => {
             routed.record.dispatched = Some(at);
             let decisions = &routed.record.observer().decisions;
@@ -119,13 +120,16 @@ fn keep(routed: &mut Routed, shard: usize, at: Moment, decision: Decision) {
     routed.record.decision = Some(routed.record.observer().decisions.keep(shard, entry));
 }
 
-fn refuse(refused: Refused) -> Rejection {
+fn refuse(refused: Refused, backing: Backing) -> Rejection {
     let Refused::ByPool(refusal, retry_after_s) = refused else {
         return Rejection::new(Reason::Draining, DRAINING);
     };
     match refusal {
         Refusal::NoEndpoint => {
-            let message = "no endpoint of this model can be used now: try again in a moment";
+            let message = match backing {
+                Backing::Models => "no endpoint of this model can be used now: try again in a moment",
+                Backing::Anything => "no server is behind this route now: try again in a moment",
+            };
             Rejection::new(Reason::NoEndpoint, message)
         }
         Refusal::Full(why) => {

@@ -221,8 +221,7 @@ Generated from `services/protocol/src/reason.rs` by `cargo xtask codegen`; do no
 
 Every refusal of the gateway has one reason of this list. It is the `code` of the error object, the `outcome` label of
 `inference_gateway_requests_total` and the `outcome` of the log line. Errors of an endpoint are not in the list: they
-pass on unchanged. This version never gives `unauthenticated`, `forbidden` and `route_invalid`: what they are for is
-not built yet. After the first byte of a streamed answer the status is out, and the reason comes as an
+pass on unchanged. This version never gives `unauthenticated` and `forbidden`: what they are for is not built yet. After the first byte of a streamed answer the status is out, and the reason comes as an
 error event. Every 429 and 503 of the gateway has its reason in `x-gateway-request-dropped-reason` too, and, where the
 reference endpoint picker has a word for it, that word in `x-llm-d-request-dropped-reason` (the column *dropped*).
 
@@ -277,7 +276,7 @@ const TABLE: [Row; 24] = [
     row(Reason::RequestTimeout, "request_timeout", 408, INVALID, (Retry::ClientDecides, Fault::Client),
         "The client stopped sending in the middle of a request"),
     row(Reason::RouteInvalid, "route_invalid", 500, API, (Retry::Never, Fault::Gateway),
-        "The route's back-end reference cannot be resolved"),
+        "The route written by hand has no back end that exists and may be named, or asks for something that is not done here"),
     row(Reason::QuotaExceeded, "quota_exceeded", 429, ("rate_limit_error", "rate_limit_error"), CAPACITY,
         "A limit of the configuration is used up for this caller: the message names it, and its unit. A request that alone is more than the limit gets `x-should-retry: false`"),
     row(Reason::QueueFull, "queue_full", 429, OVERLOADED, CAPACITY,

@@ -7,6 +7,7 @@
 
 mod client_http1;
 mod client_http2;
+mod client_passing;
 mod rig;
 mod serve_drain;
 mod serve_early;
