@@ -46,7 +46,7 @@ pub async fn ask_again(routed: &mut Routed, tried: &[EndpointId]) -> Result<Leas
 /// Where another picker has said where to, its endpoints are asked in turn, past those that cannot take anything.
 fn ask_but(routed: &mut Routed, exclude: &[EndpointId]) -> Asked {
     let Some(guided) = &routed.guided else { return ask_for(routed, exclude, None) };
-    let mut asked = Asked::Refused(refuse(Refused::ByPool(Refusal::NoEndpoint, 1)));
+    let mut asked = Asked::Refused(refuse(Refused::ByPool(Refusal::NoEndpoint, 1), routed.served.backing));
     for only in guided.endpoints.clone().into_iter().filter(|id| !exclude.contains(id)) {
         asked = ask_for(routed, exclude, Some(only));
         if !matches!(&asked, Asked::Refused(rejection) if rejection.reason == Reason::NoEndpoint) {

@@ -276,7 +276,7 @@ const TABLE: [Row; 24] = [
     row(Reason::RequestTimeout, "request_timeout", 408, INVALID, (Retry::ClientDecides, Fault::Client),
         "The client stopped sending in the middle of a request"),
     row(Reason::RouteInvalid, "route_invalid", 500, API, (Retry::Never, Fault::Gateway),
-        "The route written by hand has no back end that exists and may be named, or asks for something that is not done here"),
+        "The route's back-end reference cannot be resolved"),
     row(Reason::QuotaExceeded, "quota_exceeded", 429, ("rate_limit_error", "rate_limit_error"), CAPACITY,
         "A limit of the configuration is used up for this caller: the message names it, and its unit. A request that alone is more than the limit gets `x-should-retry: false`"),
     row(Reason::QueueFull, "queue_full", 429, OVERLOADED, CAPACITY,

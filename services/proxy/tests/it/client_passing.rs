@@ -84,7 +84,11 @@ async fn a_body_passes_piece_by_piece_while_its_answer_comes_back() {
                 (&HeaderValue::from_static("kept.example:81"), &HeaderValue::from_static("none"))
             );
             let mut body = answer.into_body();
-            let mut next = async || soon(body.frame()).await.map(|frame| frame.unwrap().into_data().unwrap());
+            // An end of its own is an empty piece.
+            let mut next = async || {
+                let piece = soon(body.frame()).await.map(|frame| frame.unwrap().into_data().unwrap());
+                piece.filter(|piece| !piece.is_empty())
+            };
             assert_eq!(next().await.unwrap(), "one", "{protocol:?} {method}");
             feed.send(Ok(Bytes::from_static(b"two"))).unwrap();
             assert_eq!(next().await.unwrap(), "two", "{protocol:?} {method}");
