@@ -18,15 +18,10 @@ use crate::{
 const NOT_BUILT_KINDS: [Kind; 1] = [Kind::InferenceModelRewrite];
 
 /// Fields of `InferenceGatewayConfig` with less effect than their words say. `[]` stands for every item of a list.
-const ROWS: [(&str, Effect); 12] = [
-    ("spec.auth", Effect::NotBuilt),
-    ("spec.limits[].key.claim", Effect::NotBuilt),
+const ROWS: [(&str, Effect); 7] = [
     ("spec.dataPlane.mode", Effect::OnlyDefaultBuilt),
-    ("spec.flowControl.bandClaim", Effect::NotBuilt),
     ("spec.schedulers[].weights.predictedLatency", Effect::OnlyDefaultBuilt),
     ("spec.schedulers[].configMapRef", Effect::NotBuilt),
-    ("spec.schedulers[].limits[].key.claim", Effect::NotBuilt),
-    ("spec.schedulers[].flowControl.bandClaim", Effect::NotBuilt),
     ("spec.bbr.replicas", Effect::PodsOnly),
     ("spec.podDefaults", Effect::PodsOnly),
     ("spec.schedulers[].replicas", Effect::PodsOnly),

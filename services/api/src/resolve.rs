@@ -127,8 +127,12 @@ fn limit(spec: document::Limit) -> Limit {
     let number = |number: Option<u64>| number.and_then(NonZeroU64::new);
     Limit {
         name: spec.name,
-        // One of the two, since a limit by `claim` is refused.
-        key: spec.key.header.map_or(LimitKey::Authorization, |name| LimitKey::Header(name.to_ascii_lowercase())),
+        // Exactly one of the three.
+        key: match (spec.key.header, spec.key.claim) {
+            (Some(name), _) => LimitKey::Header(name.to_ascii_lowercase()),
+            (None, Some(name)) => LimitKey::Claim(name),
+            (None, None) => LimitKey::Authorization,
+        },
         models: spec.models,
         requests_per_minute: number(spec.requests_per_minute),
         tokens_per_minute: number(spec.tokens_per_minute),

@@ -58,6 +58,7 @@ use self::{
 pub use self::{cluster::Cluster, files::Files};
 use crate::{
     admin::Sweeper,
+    auth::{self, KeySource},
     pools::{EndpointHandle, PoolHandle},
     world::{ConfigError, ConfigStatus, World},
 };
@@ -176,6 +177,8 @@ pub struct Control {
     wants: watch::Sender<Arc<[Want]>>,
     endpoints: watch::Sender<Arc<[Found]>>,
     settings: watch::Sender<scrape::Settings>,
+    /// Where tokens' keys come from.
+    token_keys: watch::Sender<Option<Arc<KeySource>>>,
     sweeper: Sweeper,
     certificates: Certificates,
     generation: u64,
@@ -201,6 +204,7 @@ impl Control {
             wants: watch::Sender::new(Arc::default()),
             endpoints: watch::Sender::new(Arc::default()),
             settings: watch::Sender::new(scrape::Settings::default()),
+            token_keys: watch::Sender::new(None),
             sweeper: Sweeper::default(),
             certificates: Certificates::default(),
             generation: 0,
@@ -262,6 +266,7 @@ impl Control {
         let scraper = Scraper::new(Arc::clone(&self.sink) as Arc<dyn scrape::Sink>, Arc::new(move || clock.now()));
         background.spawn(scraper.run(self.settings.subscribe(), self.endpoints.subscribe()));
         background.spawn(Resolver::system().run(self.wants.subscribe(), move |now| _ = found_told.send_replace(now)));
+        background.spawn(auth::follow(self.token_keys.subscribe()));
         found
     }
 
@@ -284,6 +289,7 @@ impl Control {
         self.settings.send_replace(plan.scraping);
         self.staff(plan.staff);
         plan.rules.configure(&self.world);
+        self.token_keys.send_replace(plan.routes.auth.as_ref().and_then(|auth| auth.key_source().cloned()));
         let former = self.world.routes.swap(Arc::new(self.by_hand.beside(plan.routes)));
         let routes = self.world.routes.load();
         self.sweeper.note(&routes);

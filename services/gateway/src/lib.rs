@@ -5,6 +5,7 @@
 
 pub mod admin;
 pub mod answer;
+pub mod auth;
 pub mod body_memory;
 pub mod by_hand;
 pub mod clock;

@@ -20,6 +20,8 @@ use http::HeaderMap;
 use pool::Moment;
 use smallvec::SmallVec;
 
+use crate::auth::Identity as Caller;
+
 pub use self::{
     charge::Charge,
     rule::{Identity, Rule, rates},
@@ -61,10 +63,11 @@ impl Matching {
         Self(rules.into())
     }
 
-    /// The accounts that a request with these headers is charged to. Empty, and nothing done, without rules.
-    pub fn standing(&self, headers: &HeaderMap, asked_model: Option<&str>) -> Standing {
+    /// The accounts that a request with these headers, of this caller if that is known, is charged to. Empty, and nothing
+    /// done, without rules.
+    pub fn standing(&self, headers: &HeaderMap, caller: Option<&Caller>, asked_model: Option<&str>) -> Standing {
         let counting = self.0.iter().filter(|(_, condition)| condition.holds(asked_model));
-        Standing(counting.map(|(rule, _)| (Arc::clone(rule), rule.key_of(headers))).collect())
+        Standing(counting.map(|(rule, _)| (Arc::clone(rule), rule.key_of(headers, caller))).collect())
     }
 }
 

@@ -20,6 +20,7 @@ use telemetry::request_log::{LEVEL, Line, RequestLog};
 
 use crate::{
     answer::UsageEvent,
+    auth::Admitted,
     clock::Clock,
     decisions::{After, Decisions, Kept},
     limits::{Charge, Seen},
@@ -48,6 +49,8 @@ pub struct Record {
     pub started: Moment,
     /// Its id, ours or the client's.
     pub request_id: Box<str>,
+    /// Who sent it; `None` where everybody may send requests, and before that is checked.
+    pub admitted: Option<Admitted>,
     /// What it asks for; `None` before the path was read, or when the path is not served.
     pub api: Option<Api>,
     /// Which model of which pool.
@@ -116,6 +119,7 @@ impl Record {
             started: observer.clock.now(),
             observer,
             request_id,
+            admitted: None,
             api: None,
             served: None,
             asked_model: None,

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use bytes::Bytes;
 use http::{
     HeaderValue, Response, StatusCode,
-    header::{ALLOW, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER},
+    header::{ALLOW, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE},
 };
 use protocol::{
     ErrorBody, Reason,
@@ -36,6 +36,8 @@ pub struct Rejection {
     pub retry_after_s: u32,
     /// Methods for `Allow`, when the path is known and the method is not.
     pub allow: Option<&'static str>,
+    /// `WWW-Authenticate`, when the sender is not let in.
+    pub challenge: Option<Box<str>>,
     /// `x-should-retry`: what follows from the reason, or less.
     pub should_retry: Option<&'static str>,
     /// What the caller has left, if limits count for it.
@@ -60,6 +62,7 @@ impl Rejection {
             detail: None,
             retry_after_s: RETRY_AFTER_S,
             allow: None,
+            challenge: None,
             should_retry: reason.should_retry(),
             rate_limits: None,
         }
@@ -83,6 +86,13 @@ impl Rejection {
     #[must_use]
     pub fn retry_after_s(mut self, seconds: u32) -> Self {
         self.retry_after_s = seconds.max(1);
+        self
+    }
+
+    /// Adds how to be let in.
+    #[must_use]
+    pub fn challenge(mut self, challenge: impl Into<Box<str>>) -> Self {
+        self.challenge = Some(challenge.into());
         self
     }
 
@@ -124,6 +134,9 @@ impl Rejection {
         }
         if let Some(methods) = self.allow {
             headers.insert(ALLOW, HeaderValue::from_static(methods));
+        }
+        if let Some(challenge) = self.challenge.as_deref().and_then(|text| HeaderValue::from_str(text).ok()) {
+            headers.insert(WWW_AUTHENTICATE, challenge);
         }
         if self.reason.closes_connection() {
             headers.insert(CONNECTION, HeaderValue::from_static("close"));

@@ -10,6 +10,7 @@ use http::HeaderValue;
 use protocol::models::Card;
 
 use crate::{
+    auth::Auth,
     by_hand::{Backing, HandRoutes, Picker},
     limits::{Matching, Rule},
     metrics::ModelMetrics,
@@ -25,6 +26,8 @@ pub const OTHER_MODEL: &str = "other";
 /// The routing of one configuration.
 #[derive(Clone)]
 pub struct Routes {
+    /// Who may send requests; `None`: everybody.
+    pub auth: Option<Arc<Auth>>,
     /// Models and adapters by the name that clients use.
     pub models: BTreeMap<Arc<str>, Arc<Served>>,
     /// What takes a request that names no model of ours, if the configuration says so.
@@ -102,6 +105,8 @@ pub struct Served {
     pub route_timeout: Option<Duration>,
     /// Limits that may count for its requests.
     pub limits: Matching,
+    /// Which claim of its caller bounds a request's band. Without one a caller that had to be let in is no more than standard.
+    pub band_claim: Option<Arc<api::BandClaim>>,
     /// Priorities of the objectives that requests of its pool may name.
     pub objectives: Arc<Objectives>,
     /// What its endpoints are.
@@ -119,6 +124,7 @@ impl Routes {
     /// Before the first configuration: nothing is served.
     pub fn none() -> Self {
         Self {
+            auth: None,
             models: BTreeMap::new(),
             fallback: None,
             only: None,

@@ -166,6 +166,13 @@ catalog! {
         [], Process, "1 while the newest configuration seen is the one in force, 0 while it was refused.";
     CONFIG_GENERATION: "inference_gateway_config_generation", Kind::Gauge, "number",
         [], Process, "Number of the configuration in force; grows by one with each change applied.";
+    AUTH_KEY_FETCHES: "inference_gateway_auth_key_fetches_total", Kind::Counter, "fetches",
+        [Label { name: "outcome", values: "of `auth_key_fetches`: `ok`, `unreachable`, `timeout`, `status`, `body`, `no_key_set`" }],
+        Process, "Fetches of the key set that the identity provider publishes; known keys stay in use while they fail.";
+    AUTH_KEYS: "inference_gateway_auth_keys", Kind::Gauge, "keys",
+        [], Process, "Keys of the identity provider that tokens are checked by, as of the last good fetch.";
+    AUTH_KEYS_FETCHED: "inference_gateway_auth_keys_fetched_timestamp_seconds", Kind::Gauge, "seconds since 1970",
+        [], Process, "When the identity provider's keys were last fetched with success.";
     CONNECTIONS: "inference_gateway_connections", Kind::Gauge, "connections",
         [], Process, "Client connections open on the data port.";
     CONNECTIONS_REFUSED: "inference_gateway_connections_refused_total", Kind::Counter, "connections",

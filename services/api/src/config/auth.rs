@@ -1,6 +1,6 @@
 //! Who may send requests, and what certificate they meet: as programs need it.
 
-use std::{collections::BTreeMap, fmt};
+use std::{collections::BTreeMap, fmt, time::Duration};
 
 use super::FlowBand;
 
@@ -52,6 +52,8 @@ pub struct Jwt {
     pub issuer: String,
     /// Where its keys are: `https://…`.
     pub jwks_uri: String,
+    /// How far the clocks of issuer and gateway may differ.
+    pub clock_skew: Duration,
     /// One of these must be among `aud`; empty: `aud` is not looked at.
     pub audiences: Vec<String>,
     /// All of these must hold. Empty only where `audiences` is not.

@@ -30,4 +30,6 @@ pub enum LimitKey {
     Header(String),
     /// The `Authorization` header.
     Authorization,
+    /// A claim of the caller. Only with `auth`.
+    Claim(String),
 }

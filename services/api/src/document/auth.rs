@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::SecretRef;
-use crate::format;
+use crate::{duration::GatewayDuration, format};
 
 /// Who may send requests: with both ways given, either of them suffices.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
@@ -33,6 +33,17 @@ pub struct ApiKeys {
 pub struct Jwt {
     /// Whose tokens. At least one of `audiences` and `requiredClaims` must be given.
     pub provider: Provider,
+    /// How far the clocks of the issuer and the gateway may differ: a token is taken this long before it begins and after it
+    /// ends.
+    ///
+    /// Changed by platform teams whose hosts keep exact time, to less.
+    #[serde(default = "clock_skew")]
+    #[schemars(extend("x-at-most" = "5m", "x-ours" = true))]
+    pub clock_skew: GatewayDuration,
+}
+
+fn clock_skew() -> GatewayDuration {
+    GatewayDuration::from_s(60)
 }
 
 /// Whose tokens are taken, and which of them.

@@ -640,10 +640,6 @@ fn a_setting_that_would_be_ignored_is_refused() {
     ] {
         assert_eq!(violations(&text), [format!("0.yaml:{line}: {path}: {refused}{default}")], "{text}");
     }
-    let auth = with_spec(
-        "auth: {jwt: {provider: {name: a, issuer: https://a, remoteJWKS: {uri: https://a/k}, audiences: [x]}}}",
-    );
-    assert_eq!(violations(&auth), [format!("0.yaml:10: spec.auth: {refused}")]);
     let rewrite = "---\napiVersion: llm-d.ai/v1alpha2\nkind: InferenceModelRewrite\nmetadata: {name: a}\n\
                    spec: {poolRef: {name: llama}, rules: [{targets: [{modelRewrite: b}]}]}\n";
     assert_eq!(
@@ -654,10 +650,7 @@ fn a_setting_that_would_be_ignored_is_refused() {
     );
     assert_eq!(
         violations(&with_spec("flowControl: {bandClaim: {name: tier, values: {gold: critical}}}")),
-        [
-            format!("0.yaml:10: spec.flowControl.bandClaim: {refused}"),
-            "0.yaml:10: spec.flowControl.bandClaim: needs `spec.auth`: without it no token is read".to_owned(),
-        ]
+        ["0.yaml:10: spec.flowControl.bandClaim: needs `spec.auth`: without it no token is read"]
     );
 }
 
@@ -706,6 +699,25 @@ dataPlane: {usage: always}";
 }
 
 #[test]
+fn tokens_their_claims_and_the_skew_of_clocks_are_kept() {
+    let provider = "provider: {name: a, issuer: https://a, remoteJWKS: {uri: https://a/k}, audiences: [x]}";
+    let text = with_spec(&format!(
+        "auth: {{jwt: {{{provider}}}}}\nlimits: [{{name: a, key: {{claim: sub}}, requestsPerMinute: 1}}]\n\
+         flowControl: {{bandClaim: {{name: tier, values: {{gold: critical}}}}}}"
+    ));
+    let loaded = config(&text);
+    let jwt = loaded.auth.unwrap().jwt.unwrap();
+    assert_eq!((jwt.issuer.as_str(), jwt.jwks_uri.as_str()), ("https://a", "https://a/k"));
+    assert_eq!((jwt.audiences, jwt.clock_skew), (vec!["x".to_owned()], std::time::Duration::from_secs(60)));
+    assert_eq!(loaded.limits[0].key, crate::LimitKey::Claim("sub".into()));
+    assert_eq!(loaded.schedulers[0].band_claim.as_ref().unwrap().values["gold"], crate::FlowBand::Critical);
+    let exact = with_spec(&format!("auth: {{jwt: {{{provider}, clockSkew: 0s}}}}"));
+    assert_eq!(config(&exact).auth.unwrap().jwt.unwrap().clock_skew, std::time::Duration::ZERO);
+    let far = with_spec(&format!("auth: {{jwt: {{{provider}, clockSkew: 6m}}}}"));
+    assert_eq!(violations(&far), ["0.yaml:10: spec.auth.jwt.clockSkew: must be at most 5m, not 6m"]);
+}
+
+#[test]
 fn a_limit_for_a_model_that_nobody_serves_is_pointed_at() {
     let text = with_spec("limits: [{name: a, key: {header: x}, models: [llama, lama], requestsPerMinute: 1}]");
     let loaded = load_texts(&[&text]).unwrap();
@@ -713,9 +725,8 @@ fn a_limit_for_a_model_that_nobody_serves_is_pointed_at() {
     assert_eq!(about, ["0.yaml:10: spec.limits[0].models[1]: \"lama\" is not served here: the limit never counts"]);
 }
 
-/// The rule rows of `auth`, `limits` and `bandClaim`, which hold before their effect is built.
 #[test]
-fn what_is_not_built_is_checked_all_the_same() {
+fn who_may_send_requests_and_whom_limits_tell_apart_is_checked() {
     let provider =
         "auth: {jwt: {provider: {name: a, issuer: http://a, remoteJWKS: {uri: https://a/k}, requiredClaims: []}}}\n";
     let limits = "limits:\n- {name: a, key: {header: x, claim: y}}\n- {name: a, key: {authorization: false}, requestsPerMinute: 0}\n";
@@ -746,7 +757,7 @@ fn what_is_not_built_is_checked_all_the_same() {
         found.iter().any(|violation| violation.contains("provider: must have at least one of `audiences`")),
         "{found:?}"
     );
-    assert_eq!(found.len(), 3);
+    assert_eq!(found.len(), 2);
 }
 
 #[test]
@@ -759,18 +770,14 @@ fn a_manifest_of_every_field_is_refused_only_for_what_is_not_built() {
     }
     let wanted = |path: &str| paths.iter().filter(|found| found.starts_with(path)).count();
     for (path, count) in [
-        ("spec.auth", 1),
-        ("spec.limits[1].key.claim", 1),
         ("spec.dataPlane.mode", 1),
-        ("spec.flowControl", 1),
-        ("spec.schedulers[0].flowControl", 1),
         ("spec.schedulers[0].weights.predictedLatency", 1),
         ("spec.schedulers[1].configMapRef", 1),
         ("InferenceModelRewrite is", 1),
     ] {
         assert_eq!(wanted(path), count, "{path}: {paths:#?}");
     }
-    assert_eq!(found.len(), 8);
+    assert_eq!(found.len(), 4);
 }
 
 #[test]

@@ -59,6 +59,7 @@ fn jwt(spec: document::Jwt) -> Jwt {
         provider: provider.name,
         issuer: provider.issuer,
         jwks_uri: provider.remote_jwks.uri,
+        clock_skew: spec.clock_skew.0,
         audiences: provider.audiences,
     }
 }

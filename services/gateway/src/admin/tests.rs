@@ -132,6 +132,7 @@ impl Site {
             log_level: 0,
             route_timeout: None,
             limits: crate::limits::Matching::default(),
+            band_claim: None,
             objectives: Arc::default(),
             metrics: Arc::new(metrics),
         })

@@ -17,6 +17,7 @@ use super::{
     staff::{Selecting, Staff, Supply, Whom},
 };
 use crate::{
+    auth::Auth,
     by_hand::{Backing, Picker},
     metrics::{ModelMetrics, QueueMetrics, RetryMetrics},
     pools::PoolHandle,
@@ -99,6 +100,7 @@ impl Plan {
         plan.choose_fallback(config, world)?;
         plan.staff = Staff::new(&plan.selecting, supply)?;
         plan.routes.limits = plan.rules.all();
+        plan.authenticate(config, world);
         Ok(plan)
     }
 
@@ -131,7 +133,7 @@ impl Plan {
     ) -> Result<(), Unusable> {
         let base: Arc<str> = scheduler.model_name.as_str().into();
         let mut listed = Listed { pool: Arc::clone(pool), models: vec![Arc::clone(&base)], adapters: Vec::new() };
-        let about = About { scheduler: Some(scheduler), objectives: objectives(scheduler, config) };
+        let about = About::of(scheduler, objectives(scheduler, config));
         let own = served(pool, &base, None, &about, &self.rules, world)?;
         self.routes.models.insert(Arc::clone(&base), own);
         for adapter in &scheduler.lora_adapters {
@@ -159,10 +161,19 @@ impl Plan {
         let port = config.bbr.default_backend_port;
         let place = Place { port, protocol: Protocol::Http1, engine: Engine::None, looks: Looks::Often };
         self.selecting.push(Selecting { pool: Arc::clone(&pool), place, whom: Whom::DefaultBackend });
-        let served = served(&pool, &OTHER_MODEL.into(), None, &About::default(), &self.rules, world)?;
+        let about = About { band_claim: config.band_claim.clone().map(Arc::new), ..About::default() };
+        let served = served(&pool, &OTHER_MODEL.into(), None, &about, &self.rules, world)?;
         self.routes.pools.push(Listed { pool, models: Vec::new(), adapters: Vec::new() });
         self.routes.fallback = Some(Fallback::DefaultBackend(served));
         Ok(())
+    }
+
+    fn authenticate(&mut self, config: &Config, world: &World) {
+        let former = world.routes.load();
+        if let Some((auth, notes)) = Auth::new(config, former.auth.as_deref(), world) {
+            self.staff.warnings.extend(notes);
+            self.routes.auth = Some(Arc::new(auth));
+        }
     }
 
     /// With one pool, requests that name no model (or, without body-based routing, any model) go there.
@@ -171,7 +182,7 @@ impl Plan {
         let base: Arc<str> = scheduler.model_name.as_str().into();
         let only = Arc::clone(&self.routes.models[&base]);
         if !config.bbr.enabled {
-            let about = About { scheduler: Some(scheduler), objectives: Arc::clone(&only.objectives) };
+            let about = About::of(scheduler, Arc::clone(&only.objectives));
             let any = served(&only.pool, &OTHER_MODEL.into(), None, &about, &self.rules, world)?;
             self.routes.fallback = Some(Fallback::OnlyPool(any));
         }
@@ -211,6 +222,7 @@ impl Place {
 fn empty_routes(config: &Config, world: &World) -> Routes {
     let now = world.clock.wall(world.clock.now());
     Routes {
+        auth: None,
         models: BTreeMap::new(),
         fallback: None,
         only: None,
@@ -232,11 +244,18 @@ fn empty_routes(config: &Config, world: &World) -> Routes {
     }
 }
 
-/// What a configuration says of all models of a pool; nothing for the default backend.
+/// What a configuration says of all models of a pool; of the default backend's little more than nothing.
 #[derive(Default)]
 struct About<'a> {
     scheduler: Option<&'a Scheduler>,
     objectives: Arc<Objectives>,
+    band_claim: Option<Arc<api::BandClaim>>,
+}
+
+impl<'a> About<'a> {
+    fn of(scheduler: &'a Scheduler, objectives: Arc<Objectives>) -> Self {
+        Self { scheduler: Some(scheduler), objectives, band_claim: scheduler.band_claim.clone().map(Arc::new) }
+    }
 }
 
 fn objectives(scheduler: &Scheduler, config: &Config) -> Arc<Objectives> {
@@ -262,6 +281,7 @@ fn served(
         adapter: adapter.cloned(),
         model_header: header(model)?,
         base_header: header(base)?,
+        band_claim: about.band_claim.clone(),
         log_level: scheduler.and_then(|scheduler| scheduler.log_level).unwrap_or(0),
         route_timeout: scheduler.and_then(|scheduler| scheduler.route_timeout),
         limits: rules.matching(scheduler, model),

@@ -227,6 +227,10 @@ impl Control {
         self.pools.retain(|name, _| !is_by_hand(name));
         self.pools.extend(by_hand.pools.clone());
         self.by_hand = by_hand;
+        if config.is_some() && self.config.is_none() {
+            // Who may send requests is not known yet: a configuration that is put in force takes these routes with it.
+            return;
+        }
         let mut routes = self.by_hand.beside(Routes::clone(&self.world.routes.load()));
         if config.is_none() {
             routes.body_bytes_max = READ_BYTES_MAX;
@@ -327,6 +331,7 @@ fn served(
         log_level: 0,
         route_timeout: None,
         limits: Matching::default(),
+        band_claim: None,
         objectives,
         backing,
         picker,

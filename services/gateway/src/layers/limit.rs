@@ -47,8 +47,14 @@ where
         self.inner.poll_ready(cx)
     }
 
-    fn call(&mut self, routed: Routed) -> Self::Future {
-        let standing = routed.served.limits.standing(&routed.head.headers, routed.record.asked_model.as_deref());
+    fn call(&mut self, mut routed: Routed) -> Self::Future {
+        let caller = routed.record.admitted.as_ref().map(|admitted| &*admitted.identity);
+        let asked = routed.record.asked_model.as_deref();
+        let standing = routed.served.limits.standing(&routed.head.headers, caller, asked);
+        // What let it in was meant for the gateway. Limits are the last that look at it: neither a picker nor an endpoint does.
+        if let Some(admitted) = &routed.record.admitted {
+            routed.head.headers.remove(&admitted.credential);
+        }
         if standing.is_empty() {
             return self.inner.call(Limited { routed });
         }

@@ -173,7 +173,7 @@ async fn read_and_find(api: Api, mut request: Request) -> Result<Routed, Refused
     let wish = read.head.as_ref().and_then(|head| head.usage_wish).filter(|_| routes.usage == api::Usage::Always);
     let ReadBody { mut body, held, .. } = read;
     let times = Times { request: served.route_timeout, one_try: None };
-    let ask = ask::ask(&head.headers, &served, body.len_bytes(), record.started, times);
+    let ask = ask::ask(&head.headers, record.admitted.as_ref(), &served, body.len_bytes(), record.started, times);
     record.band = ask.band();
     if let Some(splice) = wish {
         body = wish::grant(body, splice, &mut head.headers, &mut record);

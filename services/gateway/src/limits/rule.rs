@@ -15,6 +15,8 @@ use telemetry::{
     catalog::{LIMIT_KEYS_SHARED, LIMIT_REJECTIONS},
 };
 
+use crate::auth::{By, Identity as Caller};
+
 /// Locks of one rule, so that cores seldom meet.
 const SHARDS: usize = 16;
 
@@ -26,20 +28,20 @@ const KEYS_PER_RULE_MAX: usize = 1 << 16;
 const KEYS_PER_RULE_MIN: usize = 1 << 10;
 
 /// What makes a limit the same one in two configurations.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
     /// The pool whose limit it is; `None` for one of all pools.
     pub pool: Option<Arc<str>>,
     /// Its name.
     pub name: Arc<str>,
-    /// The header that tells callers apart, in lower case.
-    header: String,
+    /// What tells callers apart; headers in lower case.
+    key: LimitKey,
 }
 
 /// A limit and the accounts of all its callers.
 pub struct Rule {
     identity: Identity,
-    header: HeaderName,
+    teller: Teller,
     /// Keys are told from each other by hashes that nobody outside can aim at.
     secret: RandomState,
     shards: [Mutex<Table>; SHARDS],
@@ -51,12 +53,20 @@ pub struct Rule {
 impl Identity {
     /// Of a limit of this pool, or of all pools.
     pub fn new(pool: Option<&str>, limit: &api::Limit) -> Self {
-        let header = match &limit.key {
-            LimitKey::Header(name) => name.clone(),
-            LimitKey::Authorization => AUTHORIZATION.as_str().to_owned(),
+        // Written either way, it is the same limit.
+        let key = match &limit.key {
+            LimitKey::Header(name) if *name == *AUTHORIZATION.as_str() => LimitKey::Authorization,
+            key => key.clone(),
         };
-        Self { pool: pool.map(Into::into), name: limit.name.as_str().into(), header }
+        Self { pool: pool.map(Into::into), name: limit.name.as_str().into(), key }
     }
+}
+
+/// How requests are told apart.
+enum Teller {
+    Header(HeaderName),
+    Authorization,
+    Claim(Box<str>),
 }
 
 /// The numbers of a limit.
@@ -73,11 +83,17 @@ pub fn rates(limit: &api::Limit) -> Rates {
 impl Rule {
     /// A limit that nobody has used yet. It gets its numbers by [`Rule::configure`].
     pub fn new(identity: Identity, metrics: &Metrics) -> Arc<Self> {
-        let header = HeaderName::from_bytes(identity.header.as_bytes())
-            .expect("names of headers are checked when a configuration is loaded");
+        let teller = match &identity.key {
+            LimitKey::Header(name) => Teller::Header(
+                HeaderName::from_bytes(name.as_bytes())
+                    .expect("names of headers are checked when a configuration is loaded"),
+            ),
+            LimitKey::Authorization => Teller::Authorization,
+            LimitKey::Claim(name) => Teller::Claim(name.as_str().into()),
+        };
         Arc::new(Self {
             identity,
-            header,
+            teller,
             secret: RandomState::new(),
             shards: std::array::from_fn(|_| Mutex::new(Table::new(Rates::default(), 0))),
             metrics: metrics.clone(),
@@ -104,11 +120,24 @@ impl Rule {
         &self.identity.name
     }
 
-    /// Whose request this is. Requests without the header, or with an empty one, are one caller's; of several values the
-    /// last counts, since a proxy that does not replace a client's header adds its own behind it.
-    pub fn key_of(&self, headers: &HeaderMap) -> Key {
-        let value = headers.get_all(&self.header).iter().next_back();
-        Key(self.secret.hash_one(value.map(|value| value.as_bytes()).unwrap_or_default()))
+    /// Whose request this is. Requests without the header or claim, or with an empty one, are one caller's; of several values
+    /// of a header the last counts, since a proxy that does not replace a client's header adds its own behind it. A claim that
+    /// is a list is told apart by all of it.
+    pub fn key_of(&self, headers: &HeaderMap, caller: Option<&Caller>) -> Key {
+        let last = |name| headers.get_all(name).iter().next_back().map(|value| value.as_bytes()).unwrap_or_default();
+        Key(match &self.teller {
+            Teller::Header(name) => self.secret.hash_one(last(name)),
+            // A client's key may come in several headers, and change: the client is the same.
+            Teller::Authorization => match caller.filter(|caller| caller.by() == By::Key) {
+                Some(client) => self.secret.hash_one(client.subject()),
+                None => self.secret.hash_one(last(&AUTHORIZATION)),
+            },
+            Teller::Claim(name) => match caller.map(|caller| caller.claim(name)).unwrap_or_default() {
+                [text] => self.secret.hash_one(text.as_bytes()),
+                [] => self.secret.hash_one([0_u8; 0].as_slice()),
+                several => self.secret.hash_one(several),
+            },
+        })
     }
 
     /// The accounts among which a key's is. Hold it for no longer than a look or a change takes.

@@ -4,7 +4,7 @@ use std::{num::NonZeroU64, time::Duration};
 
 use api::LimitKey;
 use flow_control::quota::{End, Until};
-use http::HeaderValue;
+use http::{HeaderValue, header::AUTHORIZATION};
 use telemetry::{Format, Metrics};
 
 use super::*;
@@ -58,7 +58,7 @@ fn f06_a_request_is_charged_under_every_rule_or_under_none() {
         rule(&api::Limit { requests_per_minute: NonZeroU64::new(10), ..limit("per-team", "x-team") }, &metrics);
     let all = rule(&api::Limit { tokens_per_minute: NonZeroU64::new(150), ..limit("all", "x-none") }, &metrics);
     let matching = always(&[&per_team, &all]);
-    let (a, b) = (matching.standing(&team("a"), None), matching.standing(&team("b"), None));
+    let (a, b) = (matching.standing(&team("a"), None, None), matching.standing(&team("b"), None, None));
     let _first = a.reserve(HUNDRED, at_ms(0)).ok().expect("within both");
     for _ in 0..20 {
         let (rule, refusal) = b.reserve(HUNDRED, at_ms(0)).err().expect("too few tokens are left for all");
@@ -90,7 +90,7 @@ fn a_hold_that_is_dropped_without_a_word_gives_everything_back() {
         ..limit("per-team", "x-team")
     };
     let rule = rule(&limit, &metrics);
-    let standing = always(&[&rule]).standing(&team("a"), None);
+    let standing = always(&[&rule]).standing(&team("a"), None, None);
     for round in 0..100 {
         let mut charge = standing.reserve(HUNDRED, at_ms(round)).ok().expect("nothing is used");
         charge.produced(1, at_ms(round));
@@ -108,7 +108,7 @@ fn a_stream_beyond_its_estimate_is_charged_while_it_runs_at_most_each_second() {
     let metrics = Metrics::default();
     let limit = api::Limit { tokens_per_minute: NonZeroU64::new(6_000), ..limit("per-team", "x-team") };
     let rule = rule(&limit, &metrics);
-    let standing = always(&[&rule]).standing(&team("a"), None);
+    let standing = always(&[&rule]).standing(&team("a"), None, None);
     let remaining = |now| {
         let left = standing.left(now);
         headers(left).iter().find_map(|line| line.strip_prefix("x-ratelimit-remaining-tokens: ")?.parse().ok())
@@ -132,12 +132,31 @@ fn callers_are_told_apart_by_the_last_value_and_those_without_one_are_one_caller
     let rule = rule(&limit("per-team", "x-team"), &metrics);
     let mut forged = team("forged");
     forged.append("x-team", HeaderValue::from_static("a"));
-    let key = |headers: &HeaderMap| rule.key_of(headers);
+    let key = |headers: &HeaderMap| rule.key_of(headers, None);
     assert_eq!(key(&forged), key(&team("a")));
     assert_ne!(key(&team("a")), key(&team("b")));
     assert_eq!(key(&HeaderMap::new()), key(&team("")));
     let other = Rule::new(rule.identity().clone(), &metrics);
-    assert_ne!(other.key_of(&team("a")), key(&team("a")), "each rule has a secret of its own");
+    assert_ne!(other.key_of(&team("a"), None), key(&team("a")), "each rule has a secret of its own");
+}
+
+#[test]
+fn a_claim_tells_callers_apart_whatever_their_headers_say() {
+    let metrics = Metrics::default();
+    let rule = rule(&api::Limit { key: LimitKey::Claim("sub".into()), ..limit("per-user", "x-team") }, &metrics);
+    let (alice, bob) = (Caller::of_key("alice"), Caller::of_key("bob"));
+    let key = |headers: &HeaderMap, caller| rule.key_of(headers, caller);
+    assert_eq!(key(&team("a"), Some(&alice)), key(&team("b"), Some(&alice)));
+    assert_ne!(key(&team("a"), Some(&alice)), key(&team("a"), Some(&bob)));
+    assert_eq!(key(&team("a"), None), key(&team("b"), None), "callers without it share one account");
+    // A client with a key is one caller, in whichever header its key comes, and after it was rotated.
+    let rule = super::rule::Rule::new(
+        Identity::new(None, &api::Limit { key: LimitKey::Authorization, ..limit("a", "") }),
+        &metrics,
+    );
+    let with = |value: &'static str| HeaderMap::from_iter([(AUTHORIZATION, HeaderValue::from_static(value))]);
+    assert_eq!(rule.key_of(&with("Bearer 1"), Some(&alice)), rule.key_of(&with("Bearer 2"), Some(&alice)));
+    assert_ne!(rule.key_of(&with("Bearer 1"), None), rule.key_of(&with("Bearer 2"), None));
 }
 
 #[test]
@@ -146,9 +165,9 @@ fn what_takes_any_model_is_limited_by_what_was_asked_for() {
     let rule = rule(&limit("scarce", "x-team"), &metrics);
     let models: Box<[String]> = ["scarce".to_owned()].into();
     let matching = Matching::new([(Arc::clone(&rule), Condition::AskedFor(models))]);
-    let counts = |asked| !matching.standing(&HeaderMap::new(), asked).is_empty();
+    let counts = |asked| !matching.standing(&HeaderMap::new(), None, asked).is_empty();
     assert!(counts(Some("scarce")) && !counts(Some("other")) && !counts(None));
-    assert!(Matching::default().standing(&team("a"), Some("scarce")).is_empty());
+    assert!(Matching::default().standing(&team("a"), None, Some("scarce")).is_empty());
 }
 
 #[test]
@@ -159,7 +178,7 @@ fn an_endpoints_own_numbers_give_way() {
     }
     let metrics = Metrics::default();
     let rule = rule(&api::Limit { requests_per_minute: NonZeroU64::new(5), ..limit("a", "x-team") }, &metrics);
-    always(&[&rule]).standing(&team("a"), None).left(at_ms(0)).write(&mut headers);
+    always(&[&rule]).standing(&team("a"), None, None).left(at_ms(0)).write(&mut headers);
     let mut names: Vec<&str> = headers.keys().map(|name| name.as_str()).collect();
     names.sort_unstable();
     assert_eq!(

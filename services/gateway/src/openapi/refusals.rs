@@ -150,8 +150,12 @@ fn response(shape: Shape, reasons: &[Reason]) -> Response {
         (RETRY_AFTER, reasons.iter().any(|reason| reason.has_retry_after())),
         (DROPPED_REASON_ANSWERED, reasons.iter().any(|reason| reason.has_retry_after())),
         (PICKERS_DROPPED_REASON_ANSWERED, reasons.iter().any(|reason| reason.dropped().is_some())),
-        (SHOULD_RETRY_ANSWERED, reasons.iter().any(|reason| reason.should_retry().is_some())),
-        (WWW_AUTHENTICATE, reasons.contains(&Reason::Unauthenticated)),
+        (
+            SHOULD_RETRY_ANSWERED,
+            // A token is worth sending again where the keys that check it are not there yet.
+            reasons.iter().any(|reason| reason.should_retry().is_some() || *reason == Reason::Unauthenticated),
+        ),
+        (WWW_AUTHENTICATE, reasons.iter().any(|reason| matches!(reason, Reason::Unauthenticated | Reason::Forbidden))),
         (ALLOW, reasons.contains(&Reason::PathNotFound)),
     ];
     let content = Content::new(Some(Ref::from_schema_name(shape.schema())));

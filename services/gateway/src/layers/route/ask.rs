@@ -1,27 +1,48 @@
 //! What a request's headers say to flow control: how urgent it is, whose it is, and by when it wants to begin.
 //!
-//! They are believed, as the reference endpoint picker believes them: there is no one here to tell callers apart by. So
-//! nothing they say may cost memory or a label: a name is looked up among those configured, a key becomes a number, a
-//! time is bounded.
+//! Where everybody may send requests they are believed, as the reference endpoint picker believes them: there is no one here
+//! to tell callers apart by. A caller who had to be let in is believed as far as the configuration says of its claims: no
+//! higher than its band, and no other flow than its own. Nothing that headers say may cost memory or a label: a name is looked
+//! up among those configured, a key becomes a number, a time is bounded.
 
 use std::time::Duration;
 
+use api::{BandClaim, FlowBand};
 use flow_control::{Ask, Flow};
 use http::{HeaderMap, HeaderName};
 use pool::Moment;
 use protocol::headers::{FAIRNESS_ID, OBJECTIVE, SLO_TTFT_MS};
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::{routes::Served, stage::Times};
+use crate::{
+    auth::{Admitted, Identity},
+    routes::Served,
+    stage::Times,
+};
 
 /// Longest time to the first token that a client can ask for; more is taken as this.
 const SLO_TTFT_MAX: Duration = Duration::from_secs(3600);
 
-/// The request as flow control sees it. `started`: when its head was read.
-pub(super) fn ask(headers: &HeaderMap, served: &Served, body_bytes: u64, started: Moment, times: Times) -> Ask {
+/// The request as flow control sees it, of a caller who had to be let in or of anybody. `started`: when its head was read.
+pub(super) fn ask(
+    headers: &HeaderMap,
+    admitted: Option<&Admitted>,
+    served: &Served,
+    body_bytes: u64,
+    started: Moment,
+    times: Times,
+) -> Ask {
+    let wished = wished(headers, served);
+    let (priority, flow) = match admitted {
+        None => (wished.unwrap_or(STANDARD), said(headers, &FAIRNESS_ID)),
+        Some(Admitted { identity, .. }) => {
+            let band = band(identity, served.band_claim.as_deref());
+            (granted(wished, band), identity.subject().map(str::as_bytes))
+        }
+    };
     Ask {
-        priority: priority(headers, served),
-        flow: said(headers, &FAIRNESS_ID).map(|key| Flow(xxh3_64(key))).unwrap_or_default(),
+        priority,
+        flow: flow.map(|key| Flow(xxh3_64(key))).unwrap_or_default(),
         bytes: body_bytes,
         deadline: said(headers, &SLO_TTFT_MS).and_then(milliseconds).map(|slo| started + slo.min(SLO_TTFT_MAX)),
         // Time that its route does not leave it is not worth waiting for.
@@ -29,13 +50,41 @@ pub(super) fn ask(headers: &HeaderMap, served: &Served, body_bytes: u64, started
     }
 }
 
-fn priority(headers: &HeaderMap, served: &Served) -> i32 {
-    let Some(name) = said(headers, &OBJECTIVE) else { return 0 };
+/// Priority of requests that name none, or one that is not known.
+const STANDARD: i32 = 0;
+
+/// The priority that a request names.
+fn wished(headers: &HeaderMap, served: &Served) -> Option<i32> {
+    let name = said(headers, &OBJECTIVE)?;
     let known = std::str::from_utf8(name).ok().and_then(|name| served.objectives.get(name));
-    known.copied().unwrap_or_else(|| {
+    Some(known.copied().unwrap_or_else(|| {
         served.pool.queue.unknown_objective();
-        0
-    })
+        STANDARD
+    }))
+}
+
+/// The highest band of a caller: that of its claim, the best one if the claim is a list. What the configuration says nothing
+/// of is standard.
+fn band(identity: &Identity, claim: Option<&BandClaim>) -> FlowBand {
+    let Some(claim) = claim else { return FlowBand::Standard };
+    let bands = identity.claim(&claim.name).iter().filter_map(|value| claim.values.get(&**value).copied());
+    bands
+        .min_by_key(|band| match band {
+            FlowBand::Critical => 0,
+            FlowBand::Standard => 1,
+            FlowBand::Sheddable => 2,
+        })
+        .unwrap_or(FlowBand::Standard)
+}
+
+/// What a request gets of what it wishes for: all of it up to its caller's band, and that band if it wishes for nothing.
+fn granted(wished: Option<i32>, band: FlowBand) -> i32 {
+    let (usual, most) = match band {
+        FlowBand::Critical => (1, i32::MAX),
+        FlowBand::Standard => (STANDARD, STANDARD),
+        FlowBand::Sheddable => (-1, -1),
+    };
+    wished.unwrap_or(usual).min(most)
 }
 
 /// The value of the first spelling that says something.
@@ -82,6 +131,25 @@ mod tests {
         }
         let twice = headers(&[("x-llm-d-inference-fairness-id", "b"), ("x-llm-d-inference-fairness-id", "c")]);
         assert_eq!(said(&twice, &FAIRNESS_ID), Some(&b"b"[..]), "the first of two");
+    }
+
+    #[test]
+    fn a_caller_gets_its_band_and_no_more() {
+        let (critical, standard, sheddable) = (FlowBand::Critical, FlowBand::Standard, FlowBand::Sheddable);
+        for (wished, band, priority) in [
+            (None, critical, 1),
+            (Some(100), critical, 100),
+            (Some(-5), critical, -5),
+            (None, standard, 0),
+            (Some(100), standard, 0),
+            (Some(-5), standard, -5),
+            (None, sheddable, -1),
+            (Some(100), sheddable, -1),
+            (Some(0), sheddable, -1),
+            (Some(-5), sheddable, -5),
+        ] {
+            assert_eq!(granted(wished, band), priority, "{wished:?} {band:?}");
+        }
     }
 
     #[test]

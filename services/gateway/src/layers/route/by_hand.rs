@@ -132,7 +132,7 @@ async fn read(mut request: Request, taken: &Taken, served: Arc<Served>, edits: E
         read.prompt.chain(Seed { model: model(read).unwrap_or_default() }, &mut prefix);
     }
     let times = Times { request: taken.rule.timeouts.request, one_try: taken.rule.timeouts.backend_request };
-    let ask = ask::ask(&head.headers, &served, read.held_bytes, record.started, times);
+    let ask = ask::ask(&head.headers, record.admitted.as_ref(), &served, read.held_bytes, record.started, times);
     record.band = ask.band();
     Ok(Routed {
         head,

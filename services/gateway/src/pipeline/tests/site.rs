@@ -317,6 +317,7 @@ fn served(pool: &Arc<PoolHandle>, name: &'static str, metrics: &Metrics) -> Serv
         log_level: 0,
         route_timeout: None,
         limits: Matching::default(),
+        band_claim: None,
         objectives: Arc::default(),
         backing: Backing::Models,
         picker: Picker::Ours,
