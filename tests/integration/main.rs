@@ -3,6 +3,7 @@
 //! One file per theme; tests that stem from a known fault of a gateway like this one are named by it, and
 //! `docs/robustness.md` lists them all.
 
+mod access;
 mod adapters;
 mod bodies;
 mod churn;
