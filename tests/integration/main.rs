@@ -24,6 +24,7 @@ mod quotas;
 mod refusals;
 mod request_headers;
 mod resilience;
+mod rewrites;
 mod rig;
 mod routing;
 mod signal_pages;

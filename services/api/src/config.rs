@@ -9,6 +9,7 @@
 mod auth;
 mod flow_control;
 mod limits;
+mod rewrite;
 
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
@@ -17,6 +18,7 @@ pub use self::flow_control::{
     Band, Bands, EndpointFull, Eviction, Fairness, FlowBand, FlowControl, Objective, Ordering,
 };
 pub use self::limits::{Limit, LimitKey};
+pub use self::rewrite::{Rewrite, RewriteTarget};
 pub use crate::selector::{Operator, Requirement, Selector};
 
 /// Everything a gateway process needs to know to serve.
@@ -46,6 +48,9 @@ pub struct Config {
     pub flow_control: FlowControl,
     /// Priorities that requests may name, sorted by pool and name, each pair once.
     pub objectives: Vec<Objective>,
+    /// Which models requests are sent to in place of those that they name: rules for one model before those for every
+    /// model, and of each the first counts.
+    pub rewrites: Vec<Rewrite>,
     /// Whether `/metrics` answers.
     pub metrics_enabled: bool,
     /// Quotas that count for requests of every pool. Names are unique.

@@ -5,7 +5,6 @@
 //! Fields that only shape pods are a cluster's business: in files they pass, with a notice.
 
 use crate::{
-    document::Kind,
     duration::GatewayDuration,
     format::Format,
     place::Findings,
@@ -13,9 +12,6 @@ use crate::{
     schema::{Field, Shape},
     yaml::{Cursor, Value},
 };
-
-/// Kinds of documents that are read and checked, and whose effect is not built yet.
-const NOT_BUILT_KINDS: [Kind; 1] = [Kind::InferenceModelRewrite];
 
 /// Fields of `InferenceGatewayConfig` with less effect than their words say. `[]` stands for every item of a list.
 const ROWS: [(&str, Effect); 7] = [
@@ -49,11 +45,6 @@ pub(crate) fn of_path(path: &str) -> Option<Effect> {
         .map(|(_, effect)| effect)
 }
 
-/// Whether documents of a kind are refused as a whole.
-pub(crate) fn is_built(kind: Kind) -> bool {
-    !NOT_BUILT_KINDS.contains(&kind)
-}
-
 /// Refuses what is not built, and gives notice of what only shapes pods, where there are none.
 pub(crate) fn check(config: &Cursor<'_>, shape: &Shape, findings: &mut Findings, mut pods_only: Option<&mut Findings>) {
     for (path, effect) in rows() {
@@ -72,15 +63,6 @@ pub(crate) fn check(config: &Cursor<'_>, shape: &Shape, findings: &mut Findings,
 }
 
 const NOT_ENFORCED_REMOVE: &str = "not enforced yet: this version would ignore it, so it is refused; remove it";
-
-/// Refuses a document whose kind is not built.
-pub(crate) fn check_kind(kind: Kind, at: &Cursor<'_>, findings: &mut Findings) {
-    if !is_built(kind) {
-        let message =
-            format!("{} is not enforced yet: this version would ignore it, so it is refused; remove it", kind.name());
-        findings.report(at.place(), message);
-    }
-}
 
 fn rows() -> impl Iterator<Item = (&'static str, Effect)> {
     ROWS.into_iter().chain([ENV_FROM])

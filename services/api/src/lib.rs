@@ -15,7 +15,8 @@
 pub use config::{
     ApiKeySource, ApiKeys, AppProtocol, Auth, Band, BandClaim, Bands, Bbr, ClaimHolds, Config, EndpointFull,
     EndpointSpec, EndpointTls, EngineType, Eviction, Fairness, FlowBand, FlowControl, Hidden, Jwt, KeyPair, Limit,
-    LimitKey, Objective, Ordering, PickerProfile, RequiredClaim, Scheduler, Signals, Timeouts, Tls, Usage, Weights,
+    LimitKey, Objective, Ordering, PickerProfile, RequiredClaim, Rewrite, RewriteTarget, Scheduler, Signals, Timeouts,
+    Tls, Usage, Weights,
 };
 pub use duration::GatewayDuration;
 pub use load::{load, load_from_cluster, load_in_cluster};

@@ -91,9 +91,6 @@ fn load_in(world: World, sources: &[Source]) -> Result<Loaded, Violations> {
 
     let config = only_config(&items, unreadable || unknown_kinds, &mut findings);
     unique_names(&items, &names, &mut findings);
-    for item in &items {
-        effect::check_kind(item.kind, &item.at, &mut findings);
-    }
     if let Some(config) = config {
         let pods_only = match world {
             World::Files => Some(&mut notices),

@@ -74,9 +74,6 @@ impl Page {
         let versions =
             kind.api_versions().iter().map(|version| format!("`{version}`")).collect::<Vec<_>>().join(" or ");
         let _ = write!(self.text, "\n## {}\n\n`apiVersion`: {versions}\n", kind.name());
-        if !effect::is_built(kind) {
-            self.text.push_str("\n**Not enforced yet**: documents of this kind are refused.\n");
-        }
         let origin = if kind == Kind::Endpoint { Origin::Ours } else { Origin::Contract };
         if origin == Origin::Ours {
             self.text.push_str("\n**[ours]**: in files only, where a cluster has pods.\n");

@@ -3,6 +3,7 @@
 mod access;
 mod advice;
 mod flow_control;
+mod rewrites;
 
 use std::{collections::BTreeMap, num::NonZeroU64, path::PathBuf};
 
@@ -46,9 +47,11 @@ pub(crate) fn config(
         schedulers.push(Scheduler { band_claim, ..scheduler(spec, shared, &adapters, item, findings)? });
     }
     let objectives = flow_control::objectives(items, &schedulers, findings)?;
+    let rewrites = rewrites::rewrites(items, &schedulers, findings)?;
     let config = Config {
         flow_control: flow_control::merged(shared, None, item, findings)?,
         objectives,
+        rewrites,
         name: document.metadata.name,
         namespace: document.metadata.namespace.unwrap_or_else(|| DEFAULT_NAMESPACE.into()),
         bbr: bbr(document.spec.bbr),

@@ -21,7 +21,7 @@ use crate::{
 };
 
 /// What the rules say, for `docs/config.md`.
-pub(crate) const RULES: [&str; 18] = [
+pub(crate) const RULES: [&str; 19] = [
     "Exactly one `InferenceGatewayConfig`. No two documents of a kind have the same name. Documents of another namespace \
      than the configuration's are left out.",
     "`spec.bbr.enabled` must be true when more than one scheduler is defined.",
@@ -46,8 +46,11 @@ pub(crate) const RULES: [&str; 18] = [
     "A limit has at least one number and exactly one key; names are unique in their list.",
     "`maxSaturation` never grows from `critical` to `standard` to `sheddable`, once a scheduler's `flowControl` is merged \
      with that of `spec`.",
-    "An `InferenceObjective` of a pool that no scheduler has is left out; of two with one name and pool, the one of \
-     `llm-d.ai` counts.",
+    "An `InferenceObjective` or `InferenceModelRewrite` of a pool that no scheduler has is left out; of two with one name \
+     (objectives: and pool), the one of `llm-d.ai` counts.",
+    "In a rule of an `InferenceModelRewrite`, all targets have a `weight`, or none. Of several rules that fit, one that \
+     names the model counts before one for every model, then that of the oldest object (in files: the first), then the \
+     first.",
     "`bandClaim`, and a limit by `claim`, need `auth`.",
 ];
 
@@ -70,7 +73,7 @@ pub(crate) fn check(
     gateway::check(&spec, items, world, findings);
     secrets::check(&spec, items, world, findings, notices);
     scheduler::check(&spec, findings);
-    flow_control::check(&spec, items, findings, notices);
+    flow_control::check(&spec, items, world, findings, notices);
     adapters::check(&spec, items, world, findings, notices)
 }
 

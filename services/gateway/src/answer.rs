@@ -10,6 +10,7 @@ mod reader;
 
 use std::{
     pin::Pin,
+    sync::Arc,
     task::{Context, Poll, ready},
     time::Duration,
 };
@@ -89,6 +90,15 @@ pub enum UsageEvent {
     Hidden,
 }
 
+/// A model's name that is turned back: its client asked for one, and was served by another.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Renamed {
+    /// What the client asked for.
+    pub asked: Arc<str>,
+    /// What the endpoint calls it.
+    pub target: Arc<str>,
+}
+
 /// An endpoint's answer, its request's place, and what was seen of it.
 pub struct Flow {
     body: AnswerBody,
@@ -127,7 +137,7 @@ impl Flow {
         time_left: Option<Duration>,
         keep_alive_every: Option<Duration>,
     ) -> Self {
-        let reader = Reader::of(head, api, record.usage_event);
+        let reader = Reader::of(head, api, record.usage_event, record.renamed.as_ref());
         let keep_alive = keep_alive_every.filter(|_| reader.is_stream()).map(KeepAlive::new);
         let mut flow = Self {
             body,
@@ -141,8 +151,8 @@ impl Flow {
             state: State::Flowing,
         };
         flow.record.stream = flow.reader.is_stream();
-        if flow.reader.is_stream() {
-            // An error event may have to follow what the endpoint announced.
+        if flow.reader.is_stream() || flow.reader.changes_length() {
+            // An error event may have to follow what the endpoint announced, or a name of another length stands in it.
             head.headers.remove(CONTENT_LENGTH);
         }
         if flow.body.is_end_stream() {
@@ -321,7 +331,7 @@ impl Flow {
 
     fn size_hint(&self) -> SizeHint {
         match &self.state {
-            State::Flowing if !self.reader.is_stream() => self.body.size_hint(),
+            State::Flowing if !self.reader.is_stream() && !self.reader.changes_length() => self.body.size_hint(),
             State::Flowing | State::Last(_) => SizeHint::default(),
             State::Ended => SizeHint::with_exact(0),
         }

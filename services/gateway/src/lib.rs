@@ -27,6 +27,7 @@ pub mod pools;
 pub mod record;
 pub mod rejection;
 pub mod request_id;
+pub mod rewrites;
 pub mod routes;
 pub mod run;
 pub mod stage;

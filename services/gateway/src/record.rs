@@ -19,7 +19,7 @@ use protocol::{Api, Reason, Usage};
 use telemetry::request_log::{LEVEL, Line, RequestLog};
 
 use crate::{
-    answer::UsageEvent,
+    answer::{Renamed, UsageEvent},
     auth::Admitted,
     clock::Clock,
     decisions::{After, Decisions, Kept},
@@ -55,7 +55,7 @@ pub struct Record {
     pub api: Option<Api>,
     /// Which model of which pool.
     pub served: Option<Arc<Served>>,
-    /// The model as the client named it, if it is not one of ours.
+    /// The model as the client named it, if it is not one of ours, or not the one that serves it.
     pub asked_model: Option<Arc<str>>,
     /// Who answers, or was tried last.
     pub endpoint: Option<Arc<str>>,
@@ -87,6 +87,8 @@ pub struct Record {
     pub decision: Option<Kept>,
     /// What becomes of its stream's event of usage.
     pub usage_event: UsageEvent,
+    /// The model's name that is turned back in its answer.
+    pub renamed: Option<Renamed>,
     /// What it holds of its caller's quotas.
     pub charge: Option<Charge>,
     outcome: Option<Outcome>,
@@ -138,6 +140,7 @@ impl Record {
             usage: None,
             decision: None,
             usage_event: UsageEvent::default(),
+            renamed: None,
             charge: None,
             outcome: None,
             detail: None,

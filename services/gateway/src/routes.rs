@@ -15,6 +15,7 @@ use crate::{
     limits::{Matching, Rule},
     metrics::ModelMetrics,
     pools::PoolHandle,
+    rewrites::Rewrites,
 };
 
 /// `logLevel` from which lines of requests explain their pick.
@@ -38,6 +39,10 @@ pub struct Routes {
     pub pools: Vec<Listed>,
     /// Routes written by hand that hang on this Gateway. They are asked first.
     pub by_hand: Option<Arc<HandRoutes>>,
+    /// Names that only rewrites know, each with the pool whose requests they are.
+    pub aliases: BTreeMap<Arc<str>, Arc<Served>>,
+    /// Rewrites of models, by the name of their pool.
+    pub rewrites: Arc<RewritesOfPools>,
     /// Whether the body's model decides and the model headers are set.
     pub body_based: bool,
     /// Paths forwarded besides the usual ones.
@@ -117,6 +122,9 @@ pub struct Served {
     pub metrics: Arc<ModelMetrics>,
 }
 
+/// Rewrites by the name of their pool.
+pub type RewritesOfPools = HashMap<Box<str>, Rewrites>;
+
 /// Priorities by the objective's name.
 pub type Objectives = HashMap<Box<str>, i32>;
 
@@ -130,6 +138,8 @@ impl Routes {
             only: None,
             pools: Vec::new(),
             by_hand: None,
+            aliases: BTreeMap::new(),
+            rewrites: Arc::default(),
             body_based: true,
             extra_paths: Vec::new(),
             stream_keep_alive: None,

@@ -118,6 +118,13 @@ pub struct ModelHeaders {
     pub base: HeaderValue,
 }
 
+impl ModelHeaders {
+    /// Of a model that is served.
+    pub fn of(served: &Served) -> Self {
+        Self { model: served.model_header.clone(), base: served.base_header.clone() }
+    }
+}
+
 /// A request with a place reserved on an endpoint.
 pub struct Dispatched {
     /// The request.

@@ -32,6 +32,8 @@ const MODEL_RAW_BYTES_MAX: usize = 6 * MODEL_BYTES_MAX;
 #[derive(Clone, Debug)]
 pub struct Head {
     pub model: Model,
+    /// Where the model's name stands, if there is one.
+    pub model_at: Option<NameAt>,
     /// The client asked for an event stream.
     pub stream: bool,
     /// `stream_options.include_usage`.
@@ -44,6 +46,40 @@ pub struct Head {
     pub prompt: Prompt,
     /// Length of the body.
     pub bytes: u64,
+}
+
+/// Where a name stands in a body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NameAt {
+    /// In bytes of the body. Of a JSON text, after its quote.
+    pub at: u64,
+    /// Its length as it is written there: JSON escapes are longer than what they stand for.
+    pub bytes: u64,
+    /// How another name is written in its place.
+    pub form: NameForm,
+}
+
+/// How a name is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NameForm {
+    /// With the escapes of a JSON text.
+    Json,
+    /// As it is.
+    Plain,
+}
+
+impl NameForm {
+    /// This name as it is written.
+    #[must_use]
+    pub fn written(self, name: &str) -> String {
+        match self {
+            Self::Plain => name.to_owned(),
+            Self::Json => {
+                let quoted = serde_json::to_string(name).expect("a text is JSON");
+                quoted[1..quoted.len() - 1].to_owned()
+            }
+        }
+    }
 }
 
 /// The `model` of a request's body.
@@ -130,6 +166,7 @@ struct Body {
     /// The member inside it that is being read, if it has members that matter.
     inner: Member,
     model: Option<Model>,
+    model_at: Option<NameAt>,
     stream: bool,
     include_usage: bool,
     wish: Wish,
@@ -151,6 +188,7 @@ impl Body {
             top: Member::Other,
             inner: Member::Other,
             model: None,
+            model_at: None,
             stream: api == Api::GenerateStream,
             include_usage: false,
             wish: Wish::default(),
@@ -169,6 +207,7 @@ impl Body {
         Head {
             usage_wish: self.wish.found().filter(|_| wanted),
             model: self.model.unwrap_or(Model::Missing),
+            model_at: self.model_at,
             stream: self.stream,
             include_usage: self.include_usage,
             max_output_tokens: self.limits.into_iter().flatten().next(),
@@ -330,8 +369,14 @@ impl Visitor for Body {
             0 => Err(HeadError::NotAnObject),
             1 => {
                 let member = std::mem::replace(&mut self.top, Member::Other);
-                if member == Member::StreamOptions {
-                    self.wish.options_are(value, end);
+                match (member, value) {
+                    (Member::StreamOptions, _) => self.wish.options_are(value, end),
+                    (Member::Model, Scalar::String(text)) => {
+                        // Before its closing quote; it may have begun in an earlier chunk.
+                        let at = self.wish.chunk_at + end as u64 - 1 - text.raw_len;
+                        self.model_at = Some(NameAt { at, bytes: text.raw_len, form: NameForm::Json });
+                    }
+                    _ => {}
                 }
                 self.value_of(member, value)
             }

@@ -4,8 +4,9 @@
 //! model a body names and what prompt prefix it carries ([`head`], [`multipart`]), what an answer said about itself
 //! ([`sse`], [`usage`]), and the closed list of reasons for which a request is not served ([`reason`]).
 //!
-//! Bodies are read as bytes while they pass, once, and are never changed, never copied beyond small bounded fields and
-//! never turned into a tree: what the engine gets is what the client sent. This crate opens no socket, reads no clock,
+//! Bodies are read as bytes while they pass, once, never copied beyond small bounded fields and never turned into a tree:
+//! what the engine gets is what the client sent. The one thing that is ever changed is the name of the model, where a
+//! rewrite says so ([`head::NameAt`], [`rename`]). This crate opens no socket, reads no clock,
 //! takes no lock and writes no log.
 
 mod answer;
@@ -17,6 +18,7 @@ pub mod models;
 pub mod multipart;
 pub mod path;
 pub mod reason;
+pub mod rename;
 pub mod sse;
 pub mod usage;
 

@@ -8,7 +8,7 @@
 
 use memchr::memmem::Finder;
 
-use crate::head::{Head, MODEL_BYTES_MAX, Model, Prompt};
+use crate::head::{Head, MODEL_BYTES_MAX, Model, NameAt, NameForm, Prompt};
 
 mod part;
 
@@ -70,7 +70,10 @@ pub struct Reader {
     held: Vec<u8>,
     parts: u32,
     consumed: u64,
+    /// Where the content of this part begins.
+    content_at: u64,
     model: Option<Model>,
+    model_at: Option<NameAt>,
     stream: bool,
     include_usage: bool,
     failed: Option<MultipartError>,
@@ -128,7 +131,9 @@ impl Reader {
             held: Vec::new(),
             parts: 0,
             consumed: 0,
+            content_at: 0,
             model: None,
+            model_at: None,
             stream: false,
             include_usage: false,
             failed: None,
@@ -161,6 +166,7 @@ impl Reader {
         match self.place {
             Place::Epilogue => Ok(Head {
                 model: self.model.unwrap_or(Model::Missing),
+                model_at: self.model_at,
                 stream: self.stream,
                 include_usage: self.include_usage,
                 // A form that streams is audio, which tells when it is over.
@@ -253,6 +259,7 @@ impl Reader {
                     return Err(MultipartError::DuplicateModel);
                 }
                 self.held.clear();
+                self.content_at = position;
                 self.place = Place::Content { field, matched: 0 };
                 break;
             }
@@ -316,6 +323,7 @@ impl Reader {
         match field {
             Field::Model => {
                 let name = value.map_err(|_| MultipartError::ModelNotUnicode)?;
+                self.model_at = Some(NameAt { at: self.content_at, bytes: name.len() as u64, form: NameForm::Plain });
                 self.model = Some(if name.is_empty() { Model::Empty } else { Model::Named(name.to_owned()) });
             }
             Field::Stream => self.stream = value.is_ok_and(is_true),

@@ -152,6 +152,9 @@ catalog! {
         [ENDPOINT, Label { name: "cause", values: "of `scrape_failures`: `connect`, `timeout`, `status`, `too_large`, `encoding`, `redirect`, `protocol`, `no_known_family`" }],
         Pod, "Looks at an endpoint's metrics page that brought nothing.";
 
+    MODEL_REWRITES: "inference_gateway_model_rewrites_total", Kind::Counter, "requests",
+        [POOL, Label { name: "target", values: "model that requests are sent to in place of the one they name" }],
+        Pool, "Requests that a rewrite has sent to this model; those that kept their name, too.";
     LIMIT_REJECTIONS: "inference_gateway_limit_rejections_total", Kind::Counter, "requests",
         [LIMIT, Label { name: "unit", values: "`requests`, `tokens`, `input_tokens`, `output_tokens`, `concurrent_requests`" }],
         Process, "Requests refused since their caller was beyond a limit, by the number that kept them out longest.";

@@ -12,6 +12,7 @@ use crate::{
 
 mod cluster;
 mod flow_control;
+mod rewrites;
 mod secrets;
 
 const MINIMAL: &str = "\
@@ -119,6 +120,7 @@ fn every_default_is_the_contracts() {
         },
         flow_control: flow_control_by_default(),
         objectives: vec![],
+        rewrites: vec![],
         metrics_enabled: true,
         limits: vec![],
         usage: crate::Usage::AsAsked,
@@ -640,14 +642,6 @@ fn a_setting_that_would_be_ignored_is_refused() {
     ] {
         assert_eq!(violations(&text), [format!("0.yaml:{line}: {path}: {refused}{default}")], "{text}");
     }
-    let rewrite = "---\napiVersion: llm-d.ai/v1alpha2\nkind: InferenceModelRewrite\nmetadata: {name: a}\n\
-                   spec: {poolRef: {name: llama}, rules: [{targets: [{modelRewrite: b}]}]}\n";
-    assert_eq!(
-        violations(&format!("{MINIMAL}{rewrite}")),
-        [
-            "0.yaml:11: InferenceModelRewrite is not enforced yet: this version would ignore it, so it is refused; remove it"
-        ]
-    );
     assert_eq!(
         violations(&with_spec("flowControl: {bandClaim: {name: tier, values: {gold: critical}}}")),
         ["0.yaml:10: spec.flowControl.bandClaim: needs `spec.auth`: without it no token is read"]
@@ -773,11 +767,10 @@ fn a_manifest_of_every_field_is_refused_only_for_what_is_not_built() {
         ("spec.dataPlane.mode", 1),
         ("spec.schedulers[0].weights.predictedLatency", 1),
         ("spec.schedulers[1].configMapRef", 1),
-        ("InferenceModelRewrite is", 1),
     ] {
         assert_eq!(wanted(path), count, "{path}: {paths:#?}");
     }
-    assert_eq!(found.len(), 4);
+    assert_eq!(found.len(), 3);
 }
 
 #[test]

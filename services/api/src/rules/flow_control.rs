@@ -1,17 +1,23 @@
-//! Rules of flow control and of the objectives that choose a band.
+//! Rules of flow control, and of the objects that stand beside a configuration and are each for one pool.
 
 use std::collections::BTreeMap;
 
 use super::texts::NEEDS_AUTH;
 use crate::{
     document::{Bands, Kind, PoolRef},
-    load::Item,
+    load::{Item, World},
     place::{Findings, quoted},
     schema::hint::nearest,
     yaml::{Cursor, Value},
 };
 
-pub(super) fn check(spec: &Cursor<'_>, items: &[Item<'_>], findings: &mut Findings, notices: &mut Findings) {
+pub(super) fn check(
+    spec: &Cursor<'_>,
+    items: &[Item<'_>],
+    world: World,
+    findings: &mut Findings,
+    notices: &mut Findings,
+) {
     let schedulers: Vec<Cursor<'_>> = spec.get("schedulers").iter().flat_map(Cursor::items).collect();
     let shared = spec.get("flowControl");
     if let Some(shared) = &shared {
@@ -22,23 +28,51 @@ pub(super) fn check(spec: &Cursor<'_>, items: &[Item<'_>], findings: &mut Findin
         band_claim_needs_auth(&own, spec, findings);
         higher_bands_are_served_longer(&own, shared.as_ref(), findings);
     }
+    for rewrite in items.iter().filter(|item| item.kind == Kind::InferenceModelRewrite) {
+        match world {
+            World::Files => weights_of_all_or_none(rewrite, findings),
+            World::Cluster => weights_of_all_or_none(rewrite, notices),
+        }
+    }
+    objects_of_pools(&schedulers, items, notices);
+}
+
+/// Objectives and rewrites: each is for a pool, and may be there twice, once in each API group.
+fn objects_of_pools(schedulers: &[Cursor<'_>], items: &[Item<'_>], notices: &mut Findings) {
     let pools: Vec<&str> = schedulers.iter().filter_map(|scheduler| scheduler.get("name")?.text()).collect();
-    let mut first: BTreeMap<(&str, &str), usize> = BTreeMap::new();
+    let mut first: BTreeMap<(Kind, &str, &str), usize> = BTreeMap::new();
     for version in 0..Kind::InferenceObjective.api_versions().len() {
-        let objectives = items.iter().filter(|item| item.kind == Kind::InferenceObjective);
-        for item in objectives.filter(|item| version_of(item) == Some(version)) {
+        let there = items.iter().filter(|item| version_of(item) == Some(version));
+        for item in there {
             let Some(pool) = of_a_pool(item, &pools, notices) else { continue };
             let Some(name) = item.name() else { continue };
-            if *first.entry((pool, name)).or_insert(version) < version {
-                let message = "not used: there is an InferenceObjective of this name and pool in the group llm-d.ai";
+            // An objective is looked up among those of its pool; a rewrite is one object, whatever its pool.
+            let within = if item.kind == Kind::InferenceObjective { pool } else { "" };
+            if *first.entry((item.kind, within, name)).or_insert(version) < version {
+                let and_pool = if within.is_empty() { "" } else { " and pool" };
+                let kind = item.kind.name();
+                let message = format!("not used: there is an {kind} of this name{and_pool} in the group llm-d.ai");
                 notices.report(item.at.place(), message);
             }
         }
     }
 }
 
-/// Which of the kind's API versions it is of, the one to write first being 0.
+fn weights_of_all_or_none(rewrite: &Item<'_>, findings: &mut Findings) {
+    for rule in rewrite.at.find(&["spec", "rules"]).iter().flat_map(Cursor::items) {
+        let Some(targets) = rule.get("targets") else { continue };
+        let weighted = targets.items().filter(|target| target.get("weight").is_some()).count();
+        if weighted != 0 && weighted != targets.items().count() {
+            findings.report(targets.place(), "all of them have a `weight`, or none: one without would get no request");
+        }
+    }
+}
+
+/// Which of the kind's API versions an objective or rewrite is of, the one to write first being 0.
 fn version_of(item: &Item<'_>) -> Option<usize> {
+    if !matches!(item.kind, Kind::InferenceObjective | Kind::InferenceModelRewrite) {
+        return None;
+    }
     let version = item.at.get("apiVersion").and_then(|version| version.text())?;
     Kind::InferenceObjective.api_versions().iter().position(|known| *known == version)
 }
@@ -74,7 +108,7 @@ fn higher_bands_are_served_longer(own: &Cursor<'_>, shared: Option<&Cursor<'_>>,
     }
 }
 
-/// The pool of an objective. As in a cluster, it may be for the pool of another gateway: that is said, and no mistake.
+/// The pool of an objective or rewrite. As in a cluster, it may be for the pool of another gateway: that is said, and no mistake.
 fn of_a_pool<'a>(item: &Item<'a>, pools: &[&str], notices: &mut Findings) -> Option<&'a str> {
     let pool_ref = item.at.find(&["spec", "poolRef"])?;
     let text = |field: &str| pool_ref.get(field).and_then(|at| at.text());

@@ -8,18 +8,19 @@ use http::{
 };
 use protocol::{
     Api, Usage,
+    rename::Renamer,
     sse::{self, Finished},
     usage,
 };
 
-use super::{UsageEvent, hider::Hider};
+use super::{Renamed, UsageEvent, hider::Hider, joined};
 
 /// A reader that fits the answer.
 pub(super) enum Reader {
     /// `text/event-stream`.
     Stream(Box<Stream>),
     /// JSON.
-    Json(Box<usage::Reader>),
+    Json(Box<Document>),
     /// Compressed, audio, images: nothing is read off it.
     Opaque,
 }
@@ -28,6 +29,14 @@ pub(super) enum Reader {
 pub(super) struct Stream {
     reader: sse::Reader,
     hider: Option<Hider>,
+    renamer: Option<Renamer>,
+}
+
+/// A JSON answer, and what is turned back in it.
+#[derive(Default)]
+pub(super) struct Document {
+    reader: usage::Reader,
+    renamer: Option<Renamer>,
 }
 
 /// What one piece brought.
@@ -72,7 +81,7 @@ pub(super) enum Verdict {
 }
 
 impl Reader {
-    pub(super) fn of(head: &Parts, api: Api, usage: UsageEvent) -> Self {
+    pub(super) fn of(head: &Parts, api: Api, usage: UsageEvent, renamed: Option<&Renamed>) -> Self {
         let is_unread = matches!(api, Api::Other) || is_encoded(&head.headers);
         if is_unread || head.status == StatusCode::NO_CONTENT {
             return Self::Opaque;
@@ -81,9 +90,11 @@ impl Reader {
         let is = |name: &[u8]| kind.get(..name.len()).is_some_and(|start| start.eq_ignore_ascii_case(name));
         if is(b"text/event-stream") {
             let hider = (usage == UsageEvent::Hidden).then(Hider::default);
-            Self::Stream(Box::new(Stream { reader: sse::Reader::new(api), hider }))
+            let renamer = renamed.map(|names| Renamer::of_events(&names.target, &names.asked));
+            Self::Stream(Box::new(Stream { reader: sse::Reader::new(api), hider, renamer }))
         } else if is(b"application/json") {
-            Self::Json(Box::default())
+            let renamer = renamed.map(|names| Renamer::of_json(&names.target, &names.asked));
+            Self::Json(Box::new(Document { renamer, ..Document::default() }))
         } else {
             Self::Opaque
         }
@@ -91,6 +102,11 @@ impl Reader {
 
     pub(super) fn is_stream(&self) -> bool {
         matches!(self, Self::Stream(_))
+    }
+
+    /// Whether a document may become longer or shorter on its way.
+    pub(super) fn changes_length(&self) -> bool {
+        matches!(self, Self::Json(document) if document.renamer.is_some())
     }
 
     /// Whether a line of our own may come now.
@@ -109,10 +125,12 @@ impl Reader {
                     Some(hider) => hider.pass(&mut stream.reader, &data),
                     None => (stream.reader.feed(&data), data),
                 };
+                let data = renamed(&mut stream.renamer, data);
                 (Step { content_events: step.content_events, has_content: step.content_events > 0 }, data)
             }
-            Self::Json(reader) => {
-                reader.feed(&data);
+            Self::Json(document) => {
+                document.reader.feed(&data);
+                let data = renamed(&mut document.renamer, data);
                 (Step { content_events: 0, has_content: true }, data)
             }
             Self::Opaque => (Step { content_events: 0, has_content: true }, data),
@@ -122,9 +140,10 @@ impl Reader {
     pub(super) fn close(self, api: Api) -> Ended {
         match self {
             Self::Stream(stream) => {
-                let Stream { reader, hider } = *stream;
+                let Stream { reader, hider, mut renamer } = *stream;
                 let end = reader.finish();
                 let rest = hider.filter(|_| !end.broke_off_in_usage).map(Hider::rest).unwrap_or_default();
+                let rest = joined(renamed(&mut renamer, rest), renamer.map(Renamer::rest).unwrap_or_default());
                 let verdict = match (end.error, end.finished) {
                     (Some(error), _) => Verdict::ErrorEvent { client_fault: error.client_fault, code: error.code },
                     (None, Finished::Open) if has_terminator(api) => {
@@ -134,9 +153,20 @@ impl Reader {
                 };
                 Ended { usage: end.usage, verdict, said_so: end.finished == Finished::Done, rest }
             }
-            Self::Json(reader) => Ended::plain(reader.finish()),
+            Self::Json(document) => {
+                let Document { reader, renamer } = *document;
+                Ended { rest: renamer.map(Renamer::rest).unwrap_or_default(), ..Ended::plain(reader.finish()) }
+            }
             Self::Opaque => Ended::plain(None),
         }
+    }
+}
+
+/// A piece with the model's name turned back, where one is.
+fn renamed(renamer: &mut Option<Renamer>, data: Bytes) -> Bytes {
+    match renamer {
+        Some(renamer) => renamer.pass(&data),
+        None => data,
     }
 }
 

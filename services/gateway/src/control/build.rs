@@ -1,6 +1,7 @@
 //! From a checked configuration to what is put in force: pools, routes, wanted endpoints. Nothing is changed here, so a
 //! configuration that turns out unusable half way has touched nothing.
 
+mod rewrites;
 mod settings;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -97,6 +98,7 @@ impl Plan {
             plan.selecting.push(Selecting { pool, place: Place::of(scheduler), whom });
         }
         plan.add_default_backend(config, world, existing)?;
+        plan.rewrite(config, world)?;
         plan.choose_fallback(config, world)?;
         plan.staff = Staff::new(&plan.selecting, supply)?;
         plan.routes.limits = plan.rules.all();
@@ -228,6 +230,8 @@ fn empty_routes(config: &Config, world: &World) -> Routes {
         only: None,
         pools: Vec::new(),
         by_hand: None,
+        aliases: BTreeMap::new(),
+        rewrites: Arc::default(),
         body_based: config.bbr.enabled,
         extra_paths: config.extra_paths.clone(),
         stream_keep_alive: config.stream_keep_alive,

@@ -6,7 +6,8 @@
 mod ask;
 pub(crate) mod body;
 mod by_hand;
-mod wish;
+mod edit;
+mod rewrite;
 
 use std::{
     sync::Arc,
@@ -24,7 +25,7 @@ use protocol::{
 };
 use tower::{Layer, Service};
 
-use self::body::ReadBody;
+use self::{body::ReadBody, edit::Edits};
 use crate::{
     by_hand::Asked,
     metrics::Outcome,
@@ -167,21 +168,29 @@ async fn read_and_find(api: Api, mut request: Request) -> Result<Routed, Refused
         Ok(found) => found,
         Err(rejection) => return Err(rejection.of(record)),
     };
+    let mut edits = Edits::default();
+    let (served, model_headers) = match rewrite::of(read.head.as_ref(), &served, &routes) {
+        Some(rewritten) => {
+            let model_headers = model_headers.map(|_| ModelHeaders::of(rewritten.served()));
+            (rewritten.put(&mut edits, &mut head.headers, &mut record), model_headers)
+        }
+        None => (served, model_headers),
+    };
     record.served = Some(Arc::clone(&served));
     let (prefix, prompt_tokens) = prompt(read.head.as_ref(), &served);
     let output_tokens_max = read.head.as_ref().and_then(|head| head.max_output_tokens);
     let wish = read.head.as_ref().and_then(|head| head.usage_wish).filter(|_| routes.usage == api::Usage::Always);
-    let ReadBody { mut body, held, .. } = read;
+    let ReadBody { body, held, .. } = read;
     let times = Times { request: served.route_timeout, one_try: None };
     let ask = ask::ask(&head.headers, record.admitted.as_ref(), &served, body.len_bytes(), record.started, times);
     record.band = ask.band();
     if let Some(splice) = wish {
-        body = wish::grant(body, splice, &mut head.headers, &mut record);
+        edits.wish(splice, &mut head.headers, &mut record);
     }
     Ok(Routed {
         head,
         api,
-        body: body.into(),
+        body: edits.applied(body).into(),
         held,
         times,
         edits: None,
@@ -229,9 +238,8 @@ fn find(api: Api, head: Option<&Head>, routes: &Routes, record: &mut Record) -> 
 }
 
 fn by_name(name: &str, routes: &Routes, record: &mut Record) -> Result<Found, Box<Rejection>> {
-    if let Some(served) = routes.models.get(name) {
-        let headers = ModelHeaders { model: served.model_header.clone(), base: served.base_header.clone() };
-        return Ok((Arc::clone(served), routes.body_based.then_some(headers)));
+    if let Some(served) = routes.models.get(name).or_else(|| routes.aliases.get(name)) {
+        return Ok((Arc::clone(served), routes.body_based.then(|| ModelHeaders::of(served))));
     }
     record.asked_model = Some(name.into());
     match &routes.fallback {

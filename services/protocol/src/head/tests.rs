@@ -621,3 +621,26 @@ proptest! {
         check_every_split(Api::ChatCompletions, &body);
     }
 }
+
+#[test]
+fn another_name_can_be_put_where_the_model_stands() {
+    for body in [
+        r#"{"model":"llama","messages":[{"role":"user","content":"llama"}]}"#,
+        r#" { "stream" : true , "model" : "ll\u0061m\"a" , "x" : { "model" : "y" } } "#,
+        r#"{"model":"模型"}"#,
+    ] {
+        for split in 0..=body.len() {
+            let (left, right) = body.as_bytes().split_at(split);
+            let head = read_as(Api::ChatCompletions, &[left, right]).unwrap();
+            let NameAt { at, bytes, form } = head.model_at.unwrap();
+            let (from, to) = (usize::try_from(at).unwrap(), usize::try_from(at + bytes).unwrap());
+            let put = [&body.as_bytes()[..from], form.written("a\"b\\").as_bytes(), &body.as_bytes()[to..]].concat();
+            let again = read_as(Api::ChatCompletions, &[&put]).unwrap();
+            assert_eq!(again.model, Model::Named("a\"b\\".into()), "{body} cut at {split}");
+            assert_eq!(put.len() + usize::try_from(bytes).unwrap(), body.len() + r#"a\"b\\"#.len());
+        }
+    }
+    for body in [r#"{"prompt":"a"}"#, r#"{"model":7}"#, r#"{"model":null}"#] {
+        assert_eq!(chat(body).unwrap().model_at, None, "{body}");
+    }
+}

@@ -255,3 +255,21 @@ proptest! {
         let _ = check_every_split(&body);
     }
 }
+
+#[test]
+fn another_name_can_be_put_where_the_model_stands() {
+    for line_end in ["\r\n", "\n"] {
+        let body = form(&[("file", b"model"), ("model", b"whisper"), ("prompt", b"whisper")], line_end);
+        for split in 0..=body.len() {
+            let (left, right) = body.split_at(split);
+            let mut reader = Reader::new(TYPE).unwrap();
+            reader.feed(left).unwrap();
+            reader.feed(right).unwrap();
+            let place = reader.finish().unwrap().model_at.unwrap();
+            let (from, to) = (usize::try_from(place.at).unwrap(), usize::try_from(place.at + place.bytes).unwrap());
+            assert_eq!(&body[from..to], b"whisper", "cut at {split}");
+            let put = [&body[..from], place.form.written("large v3").as_bytes(), &body[to..]].concat();
+            assert_eq!(check_every_split(&put), named("large v3"));
+        }
+    }
+}
