@@ -14,6 +14,7 @@ mod decisions;
 mod drain;
 mod endpoint_access;
 mod forms;
+mod https;
 mod json_bodies;
 mod mixed_run;
 mod pains;
