@@ -9,6 +9,7 @@ mod feed;
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
+    time::Duration,
 };
 
 use api::cluster::Objects;
@@ -18,7 +19,7 @@ use serde_json::Value;
 use tokio::sync::{Notify, watch};
 
 use crate::{
-    client::Clients,
+    client::{Clients, WATCH_MAX_S},
     health::Readiness,
     kind::{Id, Kind},
     models::{Model, ModelKey, ModelKind},
@@ -72,7 +73,10 @@ impl Mirror {
         let (client, told) = (clients.watch.clone(), Arc::clone(&mirror));
         tokio::spawn(async move {
             let tell = |objects| told.decide(objects);
-            cluster::follow(client, Limits::default(), scope_seen, Arc::default(), tell).await;
+            // The client gives a watch up that is silent for longer than ours last: these must end before.
+            let watch_max = Duration::from_secs(u64::from(WATCH_MAX_S));
+            let limits = Limits { watch_min: watch_max / 2, watch_max, ..Limits::default() };
+            cluster::follow(client, limits, scope_seen, Arc::default(), tell).await;
         });
         mirror
     }
