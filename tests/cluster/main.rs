@@ -2,6 +2,10 @@
 //!
 //! Every test asks for `Cluster::shared()` and takes a namespace of its own; `docs/test-rig.md` says how to write one.
 
+mod controller;
+mod operator;
 mod pods;
+mod product;
 mod routes;
 mod services;
+mod uninstall;

@@ -13,11 +13,15 @@ use crate::{
     telemetry::{pipelined, samples},
 };
 
-/// The documented metrics: each row of the page begins with its name.
+/// Of another program: the controller, which shows them in a cluster.
+const NOT_THE_GATEWAYS: &str = "inference_gateway_controller_";
+
+/// The gateway's documented metrics: each row of the page begins with a name.
 fn documented() -> BTreeSet<String> {
     let page = include_str!("../../docs/metrics.md");
     let tables = page.split("## Labels").next().expect("tables come first");
-    tables.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next()).map(str::to_owned).collect()
+    let names = tables.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next());
+    names.filter(|name| !name.starts_with(NOT_THE_GATEWAYS)).map(str::to_owned).collect()
 }
 
 /// What a page said over time.

@@ -12,7 +12,10 @@ use std::{
     time::Duration,
 };
 
-use api::cluster::Objects;
+use api::{
+    cluster::{ObjectKey, Objects},
+    names,
+};
 use discovery::cluster::{self, Limits, Range, Scope};
 use parking_lot::Mutex;
 use serde_json::Value;
@@ -117,14 +120,18 @@ impl Mirror {
         self.update(Source::Deciding, |picture| picture.objects = objects);
     }
 
-    /// Secrets are read one by one: those that Gateways name.
+    /// Secrets are read one by one: those that Gateways of ours name.
     fn follow_certificates(&self, objects: &Objects) {
         let mut scope = deciding();
-        for gateway in objects.gateways.values() {
+        let is_ours = |class: &str| {
+            let class = objects.gateway_classes.get(&ObjectKey::new("", class));
+            class.is_some_and(|class| class.spec.controller_name == names::CONTROLLER_NAME)
+        };
+        for gateway in objects.gateways.values().filter(|it| is_ours(&it.spec.gateway_class_name)) {
             let listeners = gateway.spec.listeners.iter().filter_map(|listener| listener.tls.as_ref());
             for secret in listeners.flat_map(|tls| &tls.certificate_refs) {
                 let namespace = secret.namespace.as_ref().unwrap_or(&gateway.metadata.namespace);
-                let key = api::cluster::ObjectKey::new(namespace, &secret.name);
+                let key = ObjectKey::new(namespace, &secret.name);
                 scope.add(cluster::Kind::Secret, Range::Named(key));
             }
         }

@@ -151,7 +151,7 @@ impl Reconciler {
             (Some(known), Some(seen)) if known == seen => {}
             (None, None) if only_deletes => {}
             // The watch will tell what happened; until then nothing is sure.
-            _ => return Ok(()),
+            _ => return Err(NotWritten::Conflict(format!("{subject:?}"))),
         }
         let mut first = None;
         for action in actions {

@@ -1,5 +1,8 @@
 //! AWS Certificate Manager, as far as it is needed. The one place that knows AWS.
 
+#[cfg(test)]
+mod tests;
+
 use std::time::Duration;
 
 use aws_config::{BehaviorVersion, retry::RetryConfig, timeout::TimeoutConfig};
@@ -50,14 +53,9 @@ pub struct Acm(Client);
 impl Acm {
     /// For the region and with the credentials of the environment. They are asked for when a call is made.
     pub async fn from_environment() -> Self {
-        let timeouts = TimeoutConfig::builder()
-            .connect_timeout(CONNECT_MAX)
-            .operation_attempt_timeout(TRY_MAX)
-            .operation_timeout(CALL_MAX)
-            .build();
         let config = aws_config::defaults(BehaviorVersion::latest())
             .http_client(Builder::new().tls_provider(Provider::Rustls(CryptoMode::Ring)).build_https())
-            .timeout_config(timeouts)
+            .timeout_config(timeouts())
             .retry_config(RetryConfig::standard().with_max_attempts(TRIES))
             .load()
             .await;
@@ -125,6 +123,14 @@ impl Acm {
             },
         }
     }
+}
+
+fn timeouts() -> TimeoutConfig {
+    TimeoutConfig::builder()
+        .connect_timeout(CONNECT_MAX)
+        .operation_attempt_timeout(TRY_MAX)
+        .operation_timeout(CALL_MAX)
+        .build()
 }
 
 fn tag(key: &str, value: &str) -> Result<Tag, AcmError> {

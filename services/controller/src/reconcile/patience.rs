@@ -25,7 +25,8 @@ struct Failure {
 impl Patience {
     /// What became of a subject's writes.
     pub(super) fn record(&mut self, subject: Subject, error: Option<NotWritten>, now: Instant) {
-        let Some(error) = error else {
+        // Without the lease nothing was tried; with it, it is tried at once.
+        let Some(error) = error.filter(|error| *error != NotWritten::NotLeading) else {
             self.0.remove(&subject);
             return;
         };
