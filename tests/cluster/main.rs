@@ -3,7 +3,9 @@
 //! Every test asks for `Cluster::shared()` and takes a namespace of its own; `docs/test-rig.md` says how to write one.
 
 mod controller;
+mod data_plane;
 mod operator;
+mod plane;
 mod pods;
 mod product;
 mod routes;

@@ -14,7 +14,8 @@ pub struct Admin {
 }
 
 impl Admin {
-    pub(crate) fn new(address: SocketAddr) -> Self {
+    /// Of a process whose admin port is there.
+    pub fn new(address: SocketAddr) -> Self {
         Self { address }
     }
 

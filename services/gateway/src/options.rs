@@ -28,16 +28,16 @@ pub struct Options {
     pub kubernetes: bool,
 
     /// With --kubernetes: the Gateway, whose listeners say where clients connect
-    #[arg(long, requires = "kubernetes", value_name = "NAMESPACE/NAME")]
+    #[arg(long, requires = "kubernetes", conflicts_with = "config", value_name = "NAMESPACE/NAME")]
     pub gateway: Option<ObjectKey>,
 
     /// With --kubernetes: where the last known state of the cluster is kept, for a start while its API server is away;
     /// Secrets are kept only if this is in memory (an emptyDir of medium Memory)
-    #[arg(long, requires = "kubernetes", value_name = "DIR")]
+    #[arg(long, requires = "kubernetes", conflicts_with = "config", value_name = "DIR")]
     pub state_dir: Option<PathBuf>,
 
     /// With --kubernetes: the address that listeners and --admin are bound to, instead of all addresses
-    #[arg(long, requires = "kubernetes", value_name = "ADDRESS")]
+    #[arg(long, requires = "kubernetes", conflicts_with = "config", value_name = "ADDRESS")]
     pub bind_address: Option<IpAddr>,
 
     /// Where clients connect; port 0 takes a free one
