@@ -4,6 +4,7 @@
 
 mod controller;
 mod data_plane;
+mod first_day;
 mod operator;
 mod plane;
 mod pods;

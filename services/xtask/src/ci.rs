@@ -17,7 +17,7 @@ struct Step {
     remedy: &'static str,
 }
 
-const STEPS: [Step; 7] = [
+const STEPS: [Step; 8] = [
     Step { name: "format", action: format, remedy: "run `cargo fmt --all`" },
     Step { name: "tidy", action: tidy::run, remedy: "each line above names the rule and the place" },
     Step { name: "clippy", action: clippy, remedy: "run `cargo clippy --workspace --all-targets`" },
@@ -25,6 +25,7 @@ const STEPS: [Step; 7] = [
     Step { name: "codegen", action: generated, remedy: "run `cargo xtask codegen` and commit what it wrote" },
     Step { name: "test", action: tests, remedy: "run `cargo xtask test`" },
     Step { name: "demo", action: demonstrated, remedy: "run `cargo xtask demo --check`; logs are in target/demo" },
+    Step { name: "cluster", action: in_a_cluster, remedy: "run `cargo xtask demo --kubernetes --check`" },
 ];
 
 /// Runs every step, timed.
@@ -72,4 +73,8 @@ fn tests(workspace: &Workspace) -> anyhow::Result<()> {
 
 fn demonstrated(workspace: &Workspace) -> anyhow::Result<()> {
     demo::run(workspace, demo::Mode::Check)
+}
+
+fn in_a_cluster(workspace: &Workspace) -> anyhow::Result<()> {
+    demo::kubernetes::run(workspace, demo::Mode::Check)
 }

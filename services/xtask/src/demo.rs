@@ -6,6 +6,7 @@
 
 mod conversation;
 mod interrupt;
+pub(crate) mod kubernetes;
 mod program;
 mod site;
 mod verify;

@@ -5,7 +5,9 @@
 //! must not compile them twice. What needs them (the generated references) lives in `examples/references.rs`.
 
 mod ci;
+mod cluster;
 mod codegen;
+mod conformance;
 mod demo;
 mod http;
 mod step;
@@ -22,6 +24,11 @@ usage: cargo xtask <task>
 
   demo [--check]     build and start four simulated GPU pods and the gateway, send a few chats, show who answered and why
                      --check: do the same, verify it, stop, and exit 0 only if all was right
+  demo --kubernetes [--check]
+                     the same in a cluster without containers: two models, one InferenceGatewayConfig, the first chat
+  cluster up [--check] | cluster enter [CMD...]
+                     the test rig: start a cluster with the installation of this tree; a command inside its network
+  conformance        the upstream conformance suite of the Gateway API, on the rig; report in docs/conformance
   test [-- ARGS]     every test: units, integration, SDKs; ARGS go to the test binaries
   ci                 what has to hold before a change goes in, in the order of cheapest first
   tidy               the rules of the house that no compiler checks
@@ -45,6 +52,18 @@ fn run(arguments: &[String]) -> anyhow::Result<()> {
     match words.as_slice() {
         ["demo"] => demo::run(&Workspace::find()?, demo::Mode::KeepRunning),
         ["demo", "--check"] => demo::run(&Workspace::find()?, demo::Mode::Check),
+        ["demo", "--kubernetes"] => demo::kubernetes::run(&Workspace::find()?, demo::Mode::KeepRunning),
+        ["demo", "--kubernetes", "--check"] | ["demo", "--check", "--kubernetes"] => {
+            demo::kubernetes::run(&Workspace::find()?, demo::Mode::Check)
+        }
+        [demo::kubernetes::INSIDE] => demo::kubernetes::inside(demo::Mode::KeepRunning),
+        [demo::kubernetes::INSIDE, "--check"] => demo::kubernetes::inside(demo::Mode::Check),
+        ["cluster", "up"] => cluster::up(&Workspace::find()?, cluster::Mode::KeepRunning),
+        ["cluster", "up", "--check"] => cluster::up(&Workspace::find()?, cluster::Mode::Check),
+        ["cluster", "enter", "--", words @ ..] | ["cluster", "enter", words @ ..] => {
+            cluster::enter(&Workspace::find()?, words)
+        }
+        ["conformance"] => conformance::run(&Workspace::find()?),
         ["test"] => suite::run(&Workspace::find()?, &[]),
         ["test", "--", rest @ ..] => suite::run(&Workspace::find()?, rest),
         ["ci"] => ci::run(&Workspace::find()?),

@@ -17,6 +17,7 @@ mod kubelet;
 mod namespace;
 mod place;
 mod service_proxy;
+mod suites;
 
 use std::{path::PathBuf, process::ExitCode};
 
@@ -55,6 +56,16 @@ enum Task {
         /// The command and its arguments [default: a shell]
         #[arg(last = true)]
         command: Vec<String>,
+    },
+    /// Run an upstream conformance suite in a cluster of its own
+    Suite {
+        #[command(flatten)]
+        setup: Setup,
+        /// Folder of its Go module, such as tests/conformance/gateway-api
+        module: PathBuf,
+        /// Flags of the suite
+        #[arg(last = true)]
+        flags: Vec<String>,
     },
     /// The part that runs inside the namespace; started by `up` and `run`
     #[command(hide = true)]
@@ -96,6 +107,7 @@ fn main() -> ExitCode {
         Task::Up { setup } => namespace::up(setup),
         Task::Run { setup, command } => namespace::run(setup, &command),
         Task::Enter { dir, command } => namespace::enter(dir, &command),
+        Task::Suite { setup, module, flags } => suites::run(setup, &module, &flags),
         Task::Inside { setup, command } => inside::run(&setup, &command),
         Task::Echo { bind_address } => echo::run(bind_address).map(|()| ExitCode::SUCCESS),
     };
