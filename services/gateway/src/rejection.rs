@@ -37,7 +37,7 @@ pub struct Rejection {
     /// Methods for `Allow`, when the path is known and the method is not.
     pub allow: Option<&'static str>,
     /// `WWW-Authenticate`, when the sender is not let in.
-    pub challenge: Option<Box<str>>,
+    pub challenge: Option<Box<HeaderValue>>,
     /// `x-should-retry`: what follows from the reason, or less.
     pub should_retry: Option<&'static str>,
     /// What the caller has left, if limits count for it.
@@ -91,8 +91,8 @@ impl Rejection {
 
     /// Adds how to be let in.
     #[must_use]
-    pub fn challenge(mut self, challenge: impl Into<Box<str>>) -> Self {
-        self.challenge = Some(challenge.into());
+    pub fn challenge(mut self, challenge: &str) -> Self {
+        self.challenge = HeaderValue::from_str(challenge).ok().map(Box::new);
         self
     }
 
@@ -135,8 +135,8 @@ impl Rejection {
         if let Some(methods) = self.allow {
             headers.insert(ALLOW, HeaderValue::from_static(methods));
         }
-        if let Some(challenge) = self.challenge.as_deref().and_then(|text| HeaderValue::from_str(text).ok()) {
-            headers.insert(WWW_AUTHENTICATE, challenge);
+        if let Some(challenge) = self.challenge {
+            headers.insert(WWW_AUTHENTICATE, *challenge);
         }
         if self.reason.closes_connection() {
             headers.insert(CONNECTION, HeaderValue::from_static("close"));

@@ -107,7 +107,7 @@ impl Fault {
             | Self::Expired
             | Self::NotYet => Reason::Unauthenticated,
         };
-        let mut rejection = Rejection::new(reason, self.to_string()).challenge(self.challenge(realm));
+        let mut rejection = Rejection::new(reason, self.to_string()).challenge(&self.challenge(realm));
         if *self == Self::NoKeys {
             rejection.should_retry = Some("true");
         }

@@ -18,8 +18,11 @@ const CACHED_BYTES_MAX: usize = 1024;
 pub struct Identity {
     by: By,
     /// Every kept claim with what it holds: one text, or each text of a list.
-    claims: Box<[(Arc<str>, Box<[Box<str>]>)]>,
+    claims: Box<[Claim]>,
 }
+
+/// A claim's name, and its texts.
+type Claim = (Arc<str>, Box<[Box<str>]>);
 
 /// What let a caller in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

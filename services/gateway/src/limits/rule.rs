@@ -56,7 +56,7 @@ impl Identity {
         // Written either way, it is the same limit.
         let key = match &limit.key {
             LimitKey::Header(name) if *name == *AUTHORIZATION.as_str() => LimitKey::Authorization,
-            key => key.clone(),
+            key @ (LimitKey::Header(_) | LimitKey::Authorization | LimitKey::Claim(_)) => key.clone(),
         };
         Self { pool: pool.map(Into::into), name: limit.name.as_str().into(), key }
     }
