@@ -11,8 +11,8 @@ use super::{Address, Place, Plane, StatusKind};
 /// Features of the Gateway API that the data plane has, by the names of its conformance suite; sorted.
 pub const FEATURES: [&str; 22] = [
     "Gateway",
+    "GatewayAddressEmpty",
     "GatewayHTTPListenerIsolation",
-    "GatewayInfrastructure",
     "GatewayPort8080",
     "HTTPRoute",
     "HTTPRoute303RedirectStatusCode",
@@ -21,8 +21,8 @@ pub const FEATURES: [&str; 22] = [
     "HTTPRouteBackendProtocolH2C",
     "HTTPRouteBackendRequestHeaderModification",
     "HTTPRouteBackendTimeout",
+    "HTTPRouteDestinationPortMatching",
     "HTTPRouteHostRewrite",
-    "HTTPRouteMethodMatching",
     "HTTPRouteNamedRouteRule",
     "HTTPRouteParentRefPort",
     "HTTPRoutePathRedirect",
