@@ -2,6 +2,8 @@
 //!
 //! Every test asks for `Cluster::shared()` and takes a namespace of its own; `docs/test-rig.md` says how to write one.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on stops where it stands")]
+
 mod controller;
 mod data_plane;
 mod first_day;

@@ -24,7 +24,8 @@ static NEXT: AtomicU8 = AtomicU8::new(1);
 
 /// A data plane of one Gateway.
 pub(crate) struct Plane {
-    pub(crate) process: Program,
+    /// Ends with this value.
+    _process: Program,
     pub(crate) admin: Admin,
     /// Where the listener at port 80 is.
     pub(crate) data: SocketAddr,
@@ -41,7 +42,7 @@ impl Plane {
         let log = folder.path().join("log");
         let mut command = Command::new(program("inference-gateway"));
         command.args(["--kubernetes", "--gateway", &format!("{}/{gateway}", space.name)]);
-        command.args(["--bind-address", &ip.to_string(), "--admin", "127.0.0.1:9090", "--cores", "1"]);
+        command.args(["--bind-address", &ip.to_string(), "--admin", "127.0.0.1:0", "--cores", "1"]);
         command.env("KUBECONFIG", kubeconfig).stderr(Stdio::from(File::create(&log).unwrap()));
         if let Some(state) = state {
             command.arg("--state-dir").arg(state);
@@ -50,7 +51,7 @@ impl Plane {
         let line = process.line().unwrap_or_else(|| panic!("{}", fs::read_to_string(&log).unwrap()));
         let told: Value = serde_json::from_str(&line).unwrap();
         let admin = Admin::new(told["admin"].as_str().unwrap().parse().unwrap());
-        Self { process, admin, data: (ip, 10_080).into(), log, _folder: folder }
+        Self { _process: process, admin, data: (ip, 10_080).into(), log, _folder: folder }
     }
 
     pub(crate) fn is_ready(&self) -> bool {

@@ -86,7 +86,7 @@ pub(crate) fn gateway(cluster: Cluster, config: &str) -> SocketAddr {
 /// One chat.
 pub(crate) fn chat(gateway: SocketAddr, model: &str) -> Answer {
     let body = json!({"model": model, "max_tokens": 4, "messages": [{"role": "user", "content": "Good morning"}]});
-    request(gateway, "POST", "/v1/chat/completions", &[("content-type", "application/json")], &body.to_string())
+    request(gateway, "POST", "/v1/chat/completions", &[("content-type", "application/json")], body.to_string())
 }
 
 /// Waits for the first chat that is answered with 200.

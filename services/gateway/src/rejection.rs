@@ -135,8 +135,8 @@ impl Rejection {
         if let Some(methods) = self.allow {
             headers.insert(ALLOW, HeaderValue::from_static(methods));
         }
-        if let Some(challenge) = self.challenge {
-            headers.insert(WWW_AUTHENTICATE, *challenge);
+        if let Some(challenge) = &self.challenge {
+            headers.insert(WWW_AUTHENTICATE, HeaderValue::clone(challenge));
         }
         if self.reason.closes_connection() {
             headers.insert(CONNECTION, HeaderValue::from_static("close"));
