@@ -1,5 +1,7 @@
 //! Who may send requests: tokens of an identity provider that rotates, fails and comes back, keys in a Secret, and strangers.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on stops where it stands")]
+
 use std::time::{Duration, Instant};
 
 use harness::{

@@ -1,5 +1,7 @@
 //! HTTPS at the data port: what clients are shown while certificates change, and that no request is lost at the end.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on stops where it stands")]
+
 use std::{
     process::{Command, Stdio},
     sync::{
