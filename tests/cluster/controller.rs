@@ -198,7 +198,8 @@ fn j08_the_controllers_metrics_are_those_that_are_documented() {
             String::from_utf8(answer.body).unwrap()
         })
         .collect();
-    let leaders = pages.iter().filter(|page| page.contains("inference_gateway_controller_leader 1")).count();
+    let leaders =
+        pages.iter().filter(|page| page.lines().any(|line| line == "inference_gateway_controller_leader 1")).count();
     assert_eq!(leaders, 1, "{pages:?}");
     let documented = include_str!("../../docs/metrics.md");
     let names = documented.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next());

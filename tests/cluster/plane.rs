@@ -90,7 +90,7 @@ pub(crate) struct Api {
 impl Api {
     pub(crate) fn of(space: &Space) -> Self {
         let mut command = Command::new(Cluster::shared().folder().join("bin/kubectl"));
-        let mut proxy = Program::start(command.args(["proxy", "--port=0"]));
+        let mut proxy = Program::start(command.args(["proxy", "--port=0", "--accept-hosts=.*"]));
         let line = proxy.line().expect("kubectl proxy says where it listens");
         let address = line.trim().rsplit(' ').next().unwrap().parse().unwrap();
         Self { _proxy: proxy, address, namespace: space.name.clone() }

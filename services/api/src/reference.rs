@@ -280,7 +280,7 @@ mod tests {
             "| `spec.flowControl.endpointFull.kvCache` **[ours]** | number (share, 0 to 1), more than 0, at most 1 | `0.8` |",
             "| `spec.flowControl.bands.standard.maxWait` **[ours]** | duration, at most 10m | `10s` |",
             "| `spec.schedulers[].appProtocol` | `http` or `kubernetes.io/h2c` | `http` |",
-            "| `spec.auth.jwt.provider.remoteJWKS.uri` **not enforced yet** |",
+            "| `spec.schedulers[].configMapRef.key` **not enforced yet** |",
             "| `spec.address` **[ours]** |",
         ] {
             assert_eq!(page.matches(line).count(), 1, "{line}\n{page}");
