@@ -6,7 +6,7 @@
 use std::time::Instant;
 
 use crate::workspace::Workspace;
-use crate::{codegen, demo, step, suite, tidy};
+use crate::{codegen, conformance, demo, step, suite, tidy};
 
 type Action = fn(&Workspace) -> anyhow::Result<()>;
 
@@ -17,7 +17,7 @@ struct Step {
     remedy: &'static str,
 }
 
-const STEPS: [Step; 8] = [
+const STEPS: [Step; 9] = [
     Step { name: "format", action: format, remedy: "run `cargo fmt --all`" },
     Step { name: "tidy", action: tidy::run, remedy: "each line above names the rule and the place" },
     Step { name: "clippy", action: clippy, remedy: "run `cargo clippy --workspace --all-targets`" },
@@ -26,6 +26,7 @@ const STEPS: [Step; 8] = [
     Step { name: "test", action: tests, remedy: "run `cargo xtask test`" },
     Step { name: "demo", action: demonstrated, remedy: "run `cargo xtask demo --check`; logs are in target/demo" },
     Step { name: "cluster", action: in_a_cluster, remedy: "run `cargo xtask demo --kubernetes --check`" },
+    Step { name: "conformance", action: conforming, remedy: "run `cargo xtask conformance`" },
 ];
 
 /// Runs every step, timed.
@@ -77,4 +78,8 @@ fn demonstrated(workspace: &Workspace) -> anyhow::Result<()> {
 
 fn in_a_cluster(workspace: &Workspace) -> anyhow::Result<()> {
     demo::kubernetes::run(workspace, demo::Mode::Check)
+}
+
+fn conforming(workspace: &Workspace) -> anyhow::Result<()> {
+    conformance::run(workspace, conformance::Reports::Aside)
 }

@@ -11,9 +11,6 @@ use anyhow::Context;
 use crate::step;
 use crate::workspace::Workspace;
 
-/// The packages whose programs pods run, and the rig's.
-const PACKAGES: [&str; 4] = ["gateway", "controller", "model-sim", "tests"];
-
 /// Whether the cluster stays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
@@ -52,8 +49,8 @@ pub(crate) fn enter(workspace: &Workspace, words: &[&str]) -> anyhow::Result<()>
 /// Builds every program that a cluster runs.
 pub(crate) fn build(workspace: &Workspace) -> anyhow::Result<()> {
     println!("Building the programs that pods run (the first time takes some minutes)");
-    let packages = PACKAGES.iter().flat_map(|name| ["--package", name]);
-    step::run(workspace.cargo(&["build", "--locked", "--bins"]).args(packages))
+    // The whole workspace, so that dependencies get the same features as for tests and are built once.
+    step::run(&mut workspace.cargo(&["build", "--workspace", "--locked", "--bins"]))
 }
 
 /// The rig's program.

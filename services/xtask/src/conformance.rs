@@ -1,21 +1,48 @@
-//! `cargo xtask conformance`: the upstream suite of the Gateway API on the test rig, with its report in the documents.
+//! `cargo xtask conformance`: the upstream suites on the test rig, with their reports in the documents.
 
 use crate::cluster;
 use crate::step;
 use crate::workspace::Workspace;
 
-/// What is claimed; `docs/conformance` says what is not, and why.
-const FEATURES: &str = "-supported-features=Gateway,HTTPRoute,ReferenceGrant";
-const PROFILES: &str = "-conformance-profiles=GATEWAY-HTTP";
-const REPORT: &str = "docs/conformance/gateway-api.yaml";
+/// One upstream suite.
+struct Suite {
+    /// Its folder in `tests/conformance`, and its report in `docs/conformance`.
+    name: &'static str,
+    /// What is claimed; `docs/conformance` says what is not, and why.
+    claims: &'static [&'static str],
+}
 
-/// Builds everything, runs the suite in a cluster of its own, and fails if a test of it does.
-pub(crate) fn run(workspace: &Workspace) -> anyhow::Result<()> {
+const SUITES: [Suite; 2] = [
+    Suite {
+        name: "gateway-api",
+        claims: &["-supported-features=Gateway,HTTPRoute,ReferenceGrant", "-conformance-profiles=GATEWAY-HTTP"],
+    },
+    Suite { name: "inference", claims: &[] },
+];
+
+/// Whether the reports in the documents are written anew.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reports {
+    Documented,
+    /// They go to the target folder.
+    Aside,
+}
+
+/// Builds everything, runs each suite in a cluster of its own, and fails if a test of it does.
+pub(crate) fn run(workspace: &Workspace, reports: Reports) -> anyhow::Result<()> {
     cluster::build(workspace)?;
-    let report = workspace.root.join(REPORT);
-    let mut command = cluster::rig(workspace);
-    command.arg("suite").args(cluster::installation(workspace));
-    command.arg(workspace.root.join("tests/conformance/gateway-api"));
-    command.args(["--", FEATURES, PROFILES]).arg(format!("-report-output={}", report.display()));
-    step::run(&mut command)
+    let folder = match reports {
+        Reports::Documented => workspace.root.join("docs/conformance"),
+        Reports::Aside => workspace.target.join("conformance"),
+    };
+    std::fs::create_dir_all(&folder)?;
+    for suite in SUITES {
+        let report = folder.join(format!("{}.yaml", suite.name));
+        let mut command = cluster::rig(workspace);
+        command.arg("suite").args(cluster::installation(workspace));
+        command.arg(workspace.root.join("tests/conformance").join(suite.name)).arg("--").args(suite.claims);
+        command.arg(format!("-report-output={}", report.display()));
+        step::run(&mut command)?;
+    }
+    Ok(())
 }

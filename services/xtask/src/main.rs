@@ -28,7 +28,7 @@ usage: cargo xtask <task>
                      the same in a cluster without containers: two models, one InferenceGatewayConfig, the first chat
   cluster up [--check] | cluster enter [CMD...]
                      the test rig: start a cluster with the installation of this tree; a command inside its network
-  conformance        the upstream conformance suite of the Gateway API, on the rig; report in docs/conformance
+  conformance        the upstream conformance suites, on the rig; reports in docs/conformance
   test [-- ARGS]     every test: units, integration, SDKs; ARGS go to the test binaries
   ci                 what has to hold before a change goes in, in the order of cheapest first
   tidy               the rules of the house that no compiler checks
@@ -63,7 +63,7 @@ fn run(arguments: &[String]) -> anyhow::Result<()> {
         ["cluster", "enter", "--", words @ ..] | ["cluster", "enter", words @ ..] => {
             cluster::enter(&Workspace::find()?, words)
         }
-        ["conformance"] => conformance::run(&Workspace::find()?),
+        ["conformance"] => conformance::run(&Workspace::find()?, conformance::Reports::Documented),
         ["test"] => suite::run(&Workspace::find()?, &[]),
         ["test", "--", rest @ ..] => suite::run(&Workspace::find()?, rest),
         ["ci"] => ci::run(&Workspace::find()?),

@@ -6,6 +6,9 @@ use std::{
     process::{Command, ExitCode},
 };
 
+use anyhow::Context;
+use serde_json::json;
+
 use crate::{Setup, cache, go, namespace};
 
 /// What every run is told about us.
@@ -18,12 +21,29 @@ const ABOUT: [&str; 6] = [
     "-gateway-class=inference-gateway",
 ];
 
+/// The picker that the inference extension brings for its suite, and where it is named as part of the module.
+const PICKER: &str = "lwepp";
+const PICKER_SOURCE: &str = "picker.go";
+const EXTENSION: &str = "sigs.k8s.io/gateway-api-inference-extension";
+/// Where that picker listens, and what stands there instead.
+const LISTENS: (&str, &str) = ("fmt.Sprintf(\":%d\", port)", "bindAddress(port)");
+const BIND: &str = "package runnable\n\nimport (\n\t\"net\"\n\t\"os\"\n\t\"strconv\"\n)\n\n\
+    func bindAddress(port int) string { return net.JoinHostPort(os.Getenv(\"BIND_ADDRESS\"), strconv.Itoa(port)) }\n";
+
 /// Runs the suite whose Go module is in `module`; `flags` are its own.
 ///
 /// # Errors
 /// When it cannot be built, or the cluster cannot start.
-pub(crate) fn run(setup: Setup, module: &Path, flags: &[String]) -> anyhow::Result<ExitCode> {
-    let suite = build(module)?;
+pub(crate) fn run(mut setup: Setup, module: &Path, flags: &[String]) -> anyhow::Result<ExitCode> {
+    let folder = build(module)?;
+    let suite = folder.join("suite");
+    let picker = folder.join(PICKER);
+    if picker.is_file() {
+        let images = folder.join("images.yaml");
+        let run = json!(["env", "BIND_ADDRESS={ip}", picker, "{args}", "--metrics-port", "0"]);
+        fs::write(&images, json!([{"image": [format!("*/{PICKER}")], "run": run}]).to_string())?;
+        setup.images.push(images);
+    }
     let mut command = vec![suite.to_string_lossy().into_owned(), "-test.v".into(), "-test.timeout=60m".into()];
     command.extend(ABOUT.map(str::to_owned));
     command.extend_from_slice(flags);
@@ -34,12 +54,33 @@ fn build(module: &Path) -> anyhow::Result<PathBuf> {
     let module = module.canonicalize()?;
     let name = module.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     let read = |file: &str| fs::read(module.join(file));
-    let sources = [read("go.mod")?, read("go.sum")?, read("conformance_test.go")?];
+    let mut sources = vec![read("go.mod")?, read("go.sum")?, read("conformance_test.go")?];
+    sources.extend(read(PICKER_SOURCE));
     let inputs: Vec<&[u8]> = sources.iter().map(Vec::as_slice).collect();
     let folder = cache::folder(&format!("suite-{name}"), &inputs, |folder| {
         eprintln!("cluster-rig: building the conformance suite {name}; about two minutes the first time");
         let mut command = Command::new(go::find()?);
-        go::run(command.current_dir(&module).args(["test", "-c", "-o"]).arg(folder.join("suite")).arg("."))
+        go::run(command.current_dir(&module).args(["test", "-c", "-o"]).arg(folder.join("suite")).arg("."))?;
+        if module.join(PICKER_SOURCE).is_file() { build_picker(&module, folder) } else { Ok(()) }
     })?;
-    Ok(folder.join("suite"))
+    Ok(folder)
+}
+
+/// The picker that the inference extension's suite deploys. It listens on all addresses, and pods share one network
+/// here: it is built with the one line that listens bound to the pod's address instead. Nothing else is changed.
+fn build_picker(module: &Path, folder: &Path) -> anyhow::Result<()> {
+    let go = go::find()?;
+    let output = Command::new(&go).current_dir(module).args(["list", "-m", "-f", "{{.Dir}}", EXTENSION]).output()?;
+    let original = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+    let scratch = tempfile::tempdir()?;
+    let copy = scratch.path().join("module");
+    go::run(Command::new("cp").args(["-r", "--no-preserve=mode", &original]).arg(&copy))?;
+    let listener = copy.join("internal/runnable/grpc.go");
+    let text = fs::read_to_string(&listener).with_context(|| format!("reading {}", listener.display()))?;
+    anyhow::ensure!(text.contains(LISTENS.0), "{}: the line that listens is not as expected", listener.display());
+    fs::write(&listener, text.replace(LISTENS.0, LISTENS.1))?;
+    fs::write(listener.with_file_name("bind.go"), BIND)?;
+    let mut command = Command::new(go);
+    command.current_dir(&copy).env("GOWORK", "off").args(["build", "-buildvcs=false", "-o"]);
+    go::run(command.arg(folder.join(PICKER)).arg(format!("./cmd/{PICKER}")))
 }
