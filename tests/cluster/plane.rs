@@ -17,6 +17,8 @@ use tokio::{
     sync::watch,
 };
 
+use crate::product::SYSTEM;
+
 /// The first two bytes of addresses that no pod of the rig gets.
 const PLANES: [u8; 3] = [10, 250, 250];
 
@@ -35,13 +37,13 @@ pub(crate) struct Plane {
 
 impl Plane {
     /// Starts one and does not wait for it to be ready.
-    pub(crate) fn launch(space: &Space, gateway: &str, kubeconfig: &Path, state: Option<&Path>) -> Self {
+    pub(crate) fn launch(space: &Space, kubeconfig: &Path, state: Option<&Path>) -> Self {
         let [a, b, c] = PLANES;
         let ip = Ipv4Addr::new(a, b, c, NEXT.fetch_add(1, Ordering::Relaxed));
         let folder = tempfile::tempdir().unwrap();
         let log = folder.path().join("log");
         let mut command = Command::new(program("inference-gateway"));
-        command.args(["--kubernetes", "--gateway", &format!("{}/{gateway}", space.name)]);
+        command.args(["--kubernetes", "--gateway", &format!("{SYSTEM}/{}", space.name)]);
         command.args(["--bind-address", &ip.to_string(), "--admin", "127.0.0.1:0", "--cores", "1"]);
         command.env("KUBECONFIG", kubeconfig).stderr(Stdio::from(File::create(&log).unwrap()));
         if let Some(state) = state {
