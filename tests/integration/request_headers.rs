@@ -35,7 +35,6 @@ fn a_clients_copies_of_control_headers_never_reach_an_endpoint() {
         "x-llm-d-anything-later",
         "x-prefiller-host-port",
         "x-data-parallel-host-port",
-        "test-epp-endpoint-selection",
         "x-slo-ttft-ms",
     ];
     let mut lines: Vec<_> = steering.iter().map(|name| (*name, "10.0.0.1:1")).collect();

@@ -2,7 +2,7 @@
 //!
 //! What is wrong with them is decided by `routing`, the same code by which the data plane routes. Here that is joined with
 //! what is known of the data planes ([`plane`]), turned into what each status should say ([`say`]), compared with what
-//! it says ([`merge`]), and written where it differs ([`write`], [`settle`]). Times of conditions move only with their status, so an
+//! it says ([`merge`]), and written where it differs ([`mod@write`], [`settle`]). Times of conditions move only with their status, so an
 //! object that stays as it is is not written again.
 //!
 //! Entries and objects of other controllers are never touched.

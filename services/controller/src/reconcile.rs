@@ -1,6 +1,6 @@
 //! The loop: look, plan, write, say.
 //!
-//! A look begins when something has changed, when a failed subject may be tried again, or after [`RESYNC`] at the
+//! A look begins when something has changed, when a failed subject may be tried again, or after `RESYNC` at the
 //! latest. Subjects are worked on side by side, each one's writes in order. A subject that fails waits, longer each
 //! time, and holds up no other.
 

@@ -72,8 +72,8 @@ const CONTROL_PREFIXES: [&str; 5] = [
 ];
 
 /// The rest: latency goals in their short spelling, the addresses by which a disaggregating sidecar or a
-/// data-parallel front would be told whom to call, the picker's profile, and the hooks of conformance tests.
-const CONTROL: [&str; 9] = [
+/// data-parallel front would be told whom to call, the picker's profile, and what a conformance test reads from the picker.
+const CONTROL: [&str; 8] = [
     "x-slo-ttft-ms",
     "x-slo-tpot-ms",
     "x-prefiller-host-port",
@@ -81,7 +81,6 @@ const CONTROL: [&str; 9] = [
     "x-data-parallel-host-port",
     "x-kv-cache-source-host-port",
     "epp-profile",
-    "test-epp-endpoint-selection",
     "x-conformance-test-served-endpoint",
 ];
 
