@@ -25,6 +25,12 @@ const ABOUT: [&str; 6] = [
 const PICKER: &str = "lwepp";
 const PICKER_SOURCE: &str = "picker.go";
 const EXTENSION: &str = "sigs.k8s.io/gateway-api-inference-extension";
+/// The definition of pools of the same release, beside the picker.
+const POOLS: &str = "pools.yaml";
+/// What a suite wants to find in a cluster, beside its module.
+const SURROUNDINGS: &str = "surroundings.yaml";
+/// Raised when something else is made of a module.
+const EDITION: &[u8] = b"2";
 /// Where that picker listens, and what stands there instead.
 const LISTENS: (&str, &str) = ("fmt.Sprintf(\":%d\", port)", "bindAddress(port)");
 const BIND: &str = "package runnable\n\nimport (\n\t\"net\"\n\t\"os\"\n\t\"strconv\"\n)\n\n\
@@ -43,7 +49,10 @@ pub(crate) fn run(mut setup: Setup, module: &Path, flags: &[String]) -> anyhow::
         let run = json!(["env", "BIND_ADDRESS={ip}", picker, "{args}", "--metrics-port", "0"]);
         fs::write(&images, json!([{"image": [format!("*/{PICKER}")], "run": run}]).to_string())?;
         setup.images.push(images);
+        // The suite's release asks less of a pool than the one whose other kinds the rig installs.
+        setup.apply.insert(0, folder.join(POOLS));
     }
+    setup.apply.extend([module.join(SURROUNDINGS)].into_iter().filter(|manifests| manifests.is_file()));
     let mut command = vec![suite.to_string_lossy().into_owned(), "-test.v".into(), "-test.timeout=60m".into()];
     command.extend(ABOUT.map(str::to_owned));
     command.extend_from_slice(flags);
@@ -54,7 +63,7 @@ fn build(module: &Path) -> anyhow::Result<PathBuf> {
     let module = module.canonicalize()?;
     let name = module.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     let read = |file: &str| fs::read(module.join(file));
-    let mut sources = vec![read("go.mod")?, read("go.sum")?, read("conformance_test.go")?];
+    let mut sources = vec![EDITION.to_vec(), read("go.mod")?, read("go.sum")?, read("conformance_test.go")?];
     sources.extend(read(PICKER_SOURCE));
     let inputs: Vec<&[u8]> = sources.iter().map(Vec::as_slice).collect();
     let folder = cache::folder(&format!("suite-{name}"), &inputs, |folder| {
@@ -80,6 +89,8 @@ fn build_picker(module: &Path, folder: &Path) -> anyhow::Result<()> {
     anyhow::ensure!(text.contains(LISTENS.0), "{}: the line that listens is not as expected", listener.display());
     fs::write(&listener, text.replace(LISTENS.0, LISTENS.1))?;
     fs::write(listener.with_file_name("bind.go"), BIND)?;
+    let kinds = copy.join("config/crd/bases/inference.networking.k8s.io_inferencepools.yaml");
+    fs::copy(&kinds, folder.join(POOLS)).with_context(|| format!("reading {}", kinds.display()))?;
     let mut command = Command::new(go);
     command.current_dir(&copy).env("GOWORK", "off").args(["build", "-buildvcs=false", "-o"]);
     go::run(command.arg(folder.join(PICKER)).arg(format!("./cmd/{PICKER}")))
