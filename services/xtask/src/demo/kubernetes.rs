@@ -36,7 +36,7 @@ pub(crate) fn run(workspace: &Workspace, mode: Mode) -> anyhow::Result<()> {
     cluster::build(workspace)?;
     let mut command = cluster::rig(workspace);
     command.arg("run").args(cluster::installation(workspace)).arg("--");
-    command.arg(std::env::current_exe()?).arg(INSIDE);
+    command.arg(workspace.program("xtask")).arg(INSIDE);
     if mode == Mode::Check {
         command.arg("--check");
     }
