@@ -221,7 +221,7 @@ Generated from `services/protocol/src/reason.rs` by `cargo xtask codegen`; do no
 
 Every refusal of the gateway has one reason of this list. It is the `code` of the error object, the `outcome` label of
 `inference_gateway_requests_total` and the `outcome` of the log line. Errors of an endpoint are not in the list: they
-pass on unchanged. This version never gives `unauthenticated` and `forbidden`: what they are for is not built yet. After the first byte of a streamed answer the status is out, and the reason comes as an
+pass on unchanged. After the first byte of a streamed answer the status is out, and the reason comes as an
 error event. Every 429 and 503 of the gateway has its reason in `x-gateway-request-dropped-reason` too, and, where the
 reference endpoint picker has a word for it, that word in `x-llm-d-request-dropped-reason` (the column *dropped*).
 
