@@ -34,4 +34,4 @@ pub use raw::{RawPeer, blackhole};
 pub use sim::Sim;
 pub use tls::{Authority, TlsFront};
 pub use tools::{Chromium, Node, Page, Prometheus, Python};
-pub use wait::{eventually, nobody_listens, soon};
+pub use wait::{eventually, soon};

@@ -8,7 +8,7 @@ use std::{
         Arc, Mutex,
         atomic::{AtomicBool, Ordering},
     },
-    thread,
+    thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
 
@@ -63,6 +63,7 @@ pub struct Peer {
     /// Where it listens.
     pub address: SocketAddr,
     shared: Arc<Shared>,
+    acceptor: Option<JoinHandle<()>>,
 }
 
 struct Shared {
@@ -113,11 +114,11 @@ impl Peer {
             stopping: AtomicBool::new(false),
             connections: Mutex::default(),
         });
-        thread::spawn({
+        let acceptor = thread::spawn({
             let shared = Arc::clone(&shared);
             move || accept(&listener, &shared)
         });
-        Self { address, shared }
+        Self { address, shared, acceptor: Some(acceptor) }
     }
 
     /// A well-behaved model server: answers each POST with a small chat completion that carries usage, each GET with 404.
@@ -142,14 +143,18 @@ impl Peer {
     }
 }
 
+/// When a peer is dropped, nobody listens there any more and every connection is closed.
 impl Drop for Peer {
     fn drop(&mut self) {
         self.shared.stopping.store(true, Ordering::Release);
+        // Wakes the acceptor, which then closes the listener.
+        let woken = TcpStream::connect(self.address).is_ok();
+        if let Some(acceptor) = self.acceptor.take().filter(|_| woken) {
+            let _ = acceptor.join();
+        }
         for stream in self.shared.open.lock().expect("recording does not panic").values() {
             let _ = stream.shutdown(std::net::Shutdown::Both);
         }
-        // Wakes the acceptor, which then closes the listener.
-        let _ = TcpStream::connect(self.address);
     }
 }
 

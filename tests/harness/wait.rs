@@ -1,9 +1,6 @@
 //! Waiting for what can be observed.
 
-use std::{
-    net::{SocketAddr, TcpStream},
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 /// How long anything that should happen soon may take on a loaded machine.
 const SOON: Duration = Duration::from_secs(10);
@@ -29,9 +26,4 @@ pub fn eventually<T>(what: &str, limit: Duration, mut ask: impl FnMut() -> Optio
 /// When it does not hold within ten seconds.
 pub fn soon(what: &str, mut holds: impl FnMut() -> bool) {
     eventually(what, SOON, || holds().then_some(()));
-}
-
-/// Waits until connections there are refused: a peer that was dropped takes a moment to leave.
-pub fn nobody_listens(there: SocketAddr) {
-    soon("nobody listens there", || TcpStream::connect(there).is_err());
 }
