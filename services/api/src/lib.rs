@@ -52,4 +52,7 @@ pub struct Loaded {
     pub config: Config,
     /// What was accepted and has no effect here, or is worth a look; each as `file:line: field: message`.
     pub notices: Vec<String>,
+    /// What is wrong with objects beside a configuration of a cluster (adapters, objectives, rewrites), each of which was
+    /// left out. In files that is a violation.
+    pub left_out: Vec<Violation>,
 }

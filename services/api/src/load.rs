@@ -59,14 +59,15 @@ pub fn load(sources: &[Source]) -> Result<Loaded, Violations> {
 /// a Service, and no notice is given of what only shapes pods.
 ///
 /// # Errors
-/// Every violation of the `InferenceGatewayConfig` at once. What is wrong with other objects is in [`Loaded::notices`].
+/// Every violation of the `InferenceGatewayConfig` at once. What is wrong with objects that hang on it is in
+/// [`Loaded::left_out`], and with its Secrets in [`Loaded::notices`].
 pub fn load_in_cluster(sources: &[Source]) -> Result<Loaded, Violations> {
     load_in(World::Cluster, sources)
 }
 
 fn load_in(world: World, sources: &[Source]) -> Result<Loaded, Violations> {
     let names: Vec<&str> = sources.iter().map(|source| source.name.as_str()).collect();
-    let (mut findings, mut notices) = (Findings::default(), Findings::default());
+    let (mut findings, mut beside, mut notices) = (Findings::default(), Findings::default(), Findings::default());
     let documents = read(sources, &mut findings);
     let unreadable = !findings.is_empty();
     let mut known = Vec::new();
@@ -82,7 +83,7 @@ fn load_in(world: World, sources: &[Source]) -> Result<Loaded, Violations> {
         let mut wrong = Findings::default();
         let json = check(&shapes[&kind], &at, &mut wrong);
         if world == World::Cluster && kind != Kind::InferenceGatewayConfig && !wrong.is_empty() {
-            notices.extend(wrong);
+            beside.extend(wrong);
             continue;
         }
         findings.extend(wrong);
@@ -98,7 +99,11 @@ fn load_in(world: World, sources: &[Source]) -> Result<Loaded, Violations> {
         };
         effect::check(&config.at, &shapes[&Kind::InferenceGatewayConfig], &mut findings, pods_only);
     }
-    let adapters = rules::check(config.map(|config| &config.at), &items, world, &mut findings, &mut notices);
+    let mut told_of = rules::Told { findings: &mut findings, beside: &mut beside, notices: &mut notices };
+    let adapters = rules::check(config.map(|config| &config.at), &items, world, &mut told_of);
+    if world == World::Files {
+        findings.extend(std::mem::take(&mut beside));
+    }
 
     let resolved = match config {
         Some(config) if findings.is_empty() => {
@@ -107,7 +112,10 @@ fn load_in(world: World, sources: &[Source]) -> Result<Loaded, Violations> {
         Some(_) | None => None,
     };
     match (findings.into_violations(&names), resolved) {
-        (None, Some(config)) => Ok(Loaded { config, notices: told(notices, &names) }),
+        (None, Some(config)) => {
+            let left_out = beside.into_violations(&names).map_or_else(Vec::new, |violations| violations.0);
+            Ok(Loaded { config, notices: told(notices, &names), left_out })
+        }
         (Some(violations), _) => Err(violations),
         (None, None) => unreachable!("without a violation there is one configuration, and it resolves or says why not"),
     }

@@ -54,14 +54,24 @@ pub(crate) const RULES: [&str; 19] = [
     "`bandClaim`, and a limit by `claim`, need `auth`.",
 ];
 
+/// What is found, by what follows from it.
+pub(crate) struct Told<'a> {
+    /// The configuration is refused.
+    pub(crate) findings: &'a mut Findings,
+    /// In files, likewise. In a cluster, where an object beside the configuration may be another team's, that one is left out.
+    pub(crate) beside: &'a mut Findings,
+    /// It is said.
+    pub(crate) notices: &'a mut Findings,
+}
+
 /// Tries every rule. Returns adapter to base model, complete when nothing was reported.
 pub(crate) fn check(
     config: Option<&Cursor<'_>>,
     items: &[Item<'_>],
     world: World,
-    findings: &mut Findings,
-    notices: &mut Findings,
+    told: &mut Told<'_>,
 ) -> BTreeMap<String, String> {
+    let Told { findings, notices, .. } = told;
     for endpoint in items.iter().filter(|item| item.kind == Kind::Endpoint) {
         check_endpoint(&endpoint.at, findings);
     }
@@ -73,8 +83,8 @@ pub(crate) fn check(
     gateway::check(&spec, items, world, findings);
     secrets::check(&spec, items, world, findings, notices);
     scheduler::check(&spec, findings);
-    flow_control::check(&spec, items, world, findings, notices);
-    adapters::check(&spec, items, world, findings, notices)
+    flow_control::check(&spec, items, told);
+    adapters::check(&spec, items, world, told)
 }
 
 fn check_endpoint(endpoint: &Cursor<'_>, findings: &mut Findings) {

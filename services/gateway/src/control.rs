@@ -271,7 +271,7 @@ impl Control {
     }
 
     /// Puts a checked configuration in force.
-    fn apply(&mut self, Loaded { config, notices }: Loaded, supply: &Supply) -> Result<(), StartError> {
+    fn apply(&mut self, Loaded { config, notices, .. }: Loaded, supply: &Supply) -> Result<(), StartError> {
         // What was there a moment ago may be gone.
         let plan = Plan::new(&config, supply, &self.world, &self.pools);
         let plan = plan.map_err(|unusable| StartError::Unusable(usable::Missing(vec![unusable])))?;

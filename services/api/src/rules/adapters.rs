@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::Told;
 use crate::{
     document::Kind,
     format::Format,
@@ -25,9 +26,9 @@ pub(super) fn check(
     spec: &Cursor<'_>,
     items: &[Item<'_>],
     world: World,
-    findings: &mut Findings,
-    notices: &mut Findings,
+    told: &mut Told<'_>,
 ) -> BTreeMap<String, String> {
+    let Told { findings, beside, notices } = told;
     let schedulers: Vec<Cursor<'_>> = spec.get("schedulers").iter().flat_map(Cursor::items).collect();
     let models: BTreeSet<&str> = schedulers.iter().filter_map(|scheduler| scheduler.get("modelName")?.text()).collect();
     let referred: BTreeSet<&str> =
@@ -44,9 +45,8 @@ pub(super) fn check(
     for item in items.iter().filter(|item| item.kind == Kind::ConfigMap) {
         let managed = item.at.find(&["metadata", "labels", MANAGED_LABEL.0]).and_then(|label| label.text());
         match (managed == Some(MANAGED_LABEL.1), world) {
-            (true, World::Files) => config_map(&item.at, &mut bases, findings),
-            // In a cluster it may be another gateway's, and whoever writes a bad one must not stop the gateways beside it.
-            (true, World::Cluster) => config_map(&item.at, &mut bases, notices),
+            (true, World::Files) => config_map(&item.at, &mut bases, beside, None),
+            (true, World::Cluster) => config_map(&item.at, &mut bases, beside, Some(&mut *notices)),
             (false, World::Files) if !item.name().is_some_and(|name| referred.contains(name)) => {
                 let message =
                     format!("ConfigMap is not used: it lacks the label `{}: \"{}\"`", MANAGED_LABEL.0, MANAGED_LABEL.1);
@@ -84,7 +84,8 @@ impl<'a> Bases<'a> {
     }
 }
 
-fn config_map<'a>(at: &Cursor<'a>, bases: &mut Bases<'a>, findings: &mut Findings) {
+/// `elsewhere` takes note of a base model that is not served here, where it may be another gateway's.
+fn config_map<'a>(at: &Cursor<'a>, bases: &mut Bases<'a>, findings: &mut Findings, elsewhere: Option<&mut Findings>) {
     let Some(base_at) = at.find(&["data", "baseModel"]) else {
         let path = at.path.field("data").field("baseModel");
         return findings.report(Place { path, ..at.place() }, "required field is missing in a ConfigMap of adapters");
@@ -93,7 +94,7 @@ fn config_map<'a>(at: &Cursor<'a>, bases: &mut Bases<'a>, findings: &mut Finding
     if !bases.models.contains(base) {
         let hint = nearest(base, bases.models.iter().copied()).map(|name| format!("; did you mean `{name}`?"));
         let message = format!("no scheduler has the modelName {}{}", quoted(base), hint.unwrap_or_default());
-        return findings.report(base_at.place(), message);
+        return elsewhere.unwrap_or(findings).report(base_at.place(), message);
     }
     if let Some(list) = at.find(&["data", "adapters"]) {
         for (name, place) in adapter_list(&list, findings) {

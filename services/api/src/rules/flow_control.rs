@@ -2,22 +2,17 @@
 
 use std::collections::BTreeMap;
 
-use super::texts::NEEDS_AUTH;
+use super::{Told, texts::NEEDS_AUTH};
 use crate::{
     document::{Bands, Kind, PoolRef},
-    load::{Item, World},
+    load::Item,
     place::{Findings, quoted},
     schema::hint::nearest,
     yaml::{Cursor, Value},
 };
 
-pub(super) fn check(
-    spec: &Cursor<'_>,
-    items: &[Item<'_>],
-    world: World,
-    findings: &mut Findings,
-    notices: &mut Findings,
-) {
+pub(super) fn check(spec: &Cursor<'_>, items: &[Item<'_>], told: &mut Told<'_>) {
+    let Told { findings, beside, notices } = told;
     let schedulers: Vec<Cursor<'_>> = spec.get("schedulers").iter().flat_map(Cursor::items).collect();
     let shared = spec.get("flowControl");
     if let Some(shared) = &shared {
@@ -29,10 +24,7 @@ pub(super) fn check(
         higher_bands_are_served_longer(&own, shared.as_ref(), findings);
     }
     for rewrite in items.iter().filter(|item| item.kind == Kind::InferenceModelRewrite) {
-        match world {
-            World::Files => weights_of_all_or_none(rewrite, findings),
-            World::Cluster => weights_of_all_or_none(rewrite, notices),
-        }
+        weights_of_all_or_none(rewrite, beside);
     }
     objects_of_pools(&schedulers, items, notices);
 }

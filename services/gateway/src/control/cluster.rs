@@ -248,6 +248,14 @@ fn load_what_is_good(
     loop {
         match api::load_from_cluster(&tried.within(objects, key), key) {
             Ok(loaded) => {
+                let left_out = Violations(loaded.left_out.clone());
+                if !left_out.0.is_empty() {
+                    let took_back = tried.take_back(&left_out, good);
+                    first.get_or_insert(left_out);
+                    if took_back {
+                        continue;
+                    }
+                }
                 *good = tried;
                 return Ok((loaded, first));
             }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde_json::{Value as Json, json};
 
 use crate::{
+    Violations,
     cluster::{Object, ObjectKey, Objects},
     load_from_cluster,
 };
@@ -73,9 +74,11 @@ fn what_others_write_beside_a_configuration_does_not_stop_it() {
     let loaded = load_from_cluster(&objects, &key("chat")).unwrap_or_else(|wrong| panic!("{wrong}"));
     assert_eq!(loaded.config.schedulers[0].lora_adapters, ["good"]);
     assert_eq!(loaded.config.objectives, []);
-    let told = loaded.notices.join("\n");
+    assert!(
+        loaded.notices[0].starts_with("ConfigMap ml/a:1: data.baseModel: no scheduler has the modelName \"another\"")
+    );
+    let told = Violations(loaded.left_out).to_string();
     for expected in [
-        "ConfigMap ml/a:1: data.baseModel: no scheduler has the modelName \"another\"",
         "ConfigMap ml/b:1: data.adapters: must be a YAML list",
         "ConfigMap ml/c:1: data.adapters[1]: adapter \"llama\" is called like a model",
         "InferenceObjective ml/odd:1: spec.new: unknown field \"spec.new\"",
