@@ -12,10 +12,20 @@ use xxhash_rust::xxh3::xxh3_64;
 /// Annotation with the hash of the wish.
 pub const APPLIED: &str = "inference.sagemaker.aws.amazon.com/applied";
 
+/// An object that is asked for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Wish {
+    /// It, with its own hash in an annotation.
+    pub object: Value,
+    /// That hash.
+    pub hash: u64,
+}
+
 /// The wish with its own hash in it.
 #[must_use]
-pub fn sealed(mut wanted: Value) -> Value {
-    let seal = Value::String(format!("{:016x}", hash(&wanted)));
+pub fn sealed(mut wanted: Value) -> Wish {
+    let hash = hash(&wanted);
+    let seal = Value::String(format!("{hash:016x}"));
     let metadata = wanted.as_object_mut().and_then(|it| it.get_mut("metadata")).and_then(Value::as_object_mut);
     if let Some(metadata) = metadata {
         let annotations = metadata.entry("annotations").or_insert_with(|| Value::Object(Map::new()));
@@ -23,7 +33,7 @@ pub fn sealed(mut wanted: Value) -> Value {
             annotations.insert(APPLIED.to_owned(), seal);
         }
     }
-    wanted
+    Wish { object: wanted, hash }
 }
 
 /// How an object looks where the wish says something.
@@ -90,7 +100,7 @@ mod tests {
     use super::*;
 
     fn wish() -> Value {
-        sealed(json!({"metadata": {"name": "x"}, "spec": {"cpu": "1000m", "ports": [{"port": 80}], "none": []}}))
+        sealed(json!({"metadata": {"name": "x"}, "spec": {"cpu": "1000m", "ports": [{"port": 80}], "none": []}})).object
     }
 
     #[test]
@@ -108,7 +118,7 @@ mod tests {
         observed["spec"]["ports"][0]["port"] = json!(81);
         assert!(!is_met(&wish(), &observed, None));
         // A field less in the wish: everything that is left of it is there, and still the object must be written.
-        let less = sealed(json!({"metadata": {"name": "x"}, "spec": {"cpu": "1000m"}}));
+        let less = sealed(json!({"metadata": {"name": "x"}, "spec": {"cpu": "1000m"}})).object;
         assert!(!is_met(&less, &wish(), None));
     }
 

@@ -25,5 +25,6 @@ pub mod picture;
 pub mod plan;
 pub mod reconcile;
 pub mod run;
+pub mod seen;
 pub mod status;
 pub mod wanted;

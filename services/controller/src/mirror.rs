@@ -26,7 +26,8 @@ use crate::{
     health::Readiness,
     kind::{Id, Kind},
     models::{Model, ModelKey, ModelKind},
-    picture::{Picture, text, trimmed},
+    picture::{Owned, Picture, trimmed},
+    seen::Seen,
 };
 
 /// What all watches know, and who waits for news of it.
@@ -103,11 +104,7 @@ impl Mirror {
 
     /// What was just written, before the watch tells of it.
     pub fn wrote(&self, id: &Id, object: Value) {
-        let mut state = self.state.lock();
-        let known = state.picture.owned.get(id).map_or(0, |known| version(known));
-        if version(&object) >= known {
-            state.picture.owned.insert(id.clone(), Arc::new(trimmed(id.kind, object)));
-        }
+        keep_newer(&mut self.state.lock().picture.owned, id.clone(), Seen::new(&trimmed(id.kind, object)));
     }
 
     /// It is not there any more.
@@ -143,7 +140,7 @@ impl Mirror {
     }
 
     /// A list of our objects of a kind.
-    fn relisted(&self, kind: Kind, listed: BTreeMap<Id, Arc<Value>>) {
+    fn relisted(&self, kind: Kind, listed: Owned) {
         self.update(Source::Ours(kind), |picture| {
             picture.absent.remove(&kind);
             picture.owned.retain(|id, _| id.kind != kind);
@@ -151,15 +148,8 @@ impl Mirror {
         });
     }
 
-    fn applied(&self, id: Id, object: Value) {
-        let source = Source::Ours(id.kind);
-        self.update(source, |picture| {
-            // An event may be older than what a write of ours returned.
-            let known = picture.owned.get(&id).map_or(0, |known| version(known));
-            if version(&object) >= known {
-                picture.owned.insert(id, Arc::new(object));
-            }
-        });
+    fn applied(&self, id: Id, seen: Seen) {
+        self.update(Source::Ours(id.kind), |picture| keep_newer(&mut picture.owned, id, seen));
     }
 
     fn deleted(&self, id: &Id) {
@@ -219,7 +209,10 @@ fn deciding() -> Scope {
     kinds.into_iter().map(|kind| cluster::Watch { kind, range: Range::All }).collect()
 }
 
-/// Of two states of one object, the later has the greater one, on every API server there is.
-fn version(object: &Value) -> u64 {
-    text(object, "/metadata/resourceVersion").parse().unwrap_or(0)
+/// An event may be older than what a write of ours returned.
+fn keep_newer(owned: &mut Owned, id: Id, seen: Seen) {
+    let known = owned.get(&id).map_or(0, |known| known.version);
+    if seen.version >= known {
+        owned.insert(id, Arc::new(seen));
+    }
 }

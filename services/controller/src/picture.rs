@@ -11,10 +11,11 @@ use serde_json::Value;
 use crate::{
     kind::{Id, Kind},
     models::{Model, ModelKey},
+    seen::Seen,
 };
 
 /// Objects that carry our label, whole but for what nobody reads.
-pub type Owned = BTreeMap<Id, Arc<Value>>;
+pub type Owned = BTreeMap<Id, Arc<Seen>>;
 
 /// The cluster at one moment.
 #[derive(Clone, Debug, Default)]
@@ -34,7 +35,7 @@ pub struct Picture {
 impl Picture {
     /// One of our objects.
     #[must_use]
-    pub fn ours(&self, id: &Id) -> Option<&Value> {
+    pub fn ours(&self, id: &Id) -> Option<&Seen> {
         self.owned.get(id).map(Arc::as_ref)
     }
 }

@@ -19,10 +19,10 @@ use api::{
 use serde_json::Value;
 
 use crate::{
-    difference::{is_met, sealed},
+    difference::sealed,
     judge::{Judged, Verdict},
     kind::{Id, Kind},
-    picture::{Picture, label, number, text},
+    picture::{Picture, number},
     wanted::{Plane, Settings, config::Asked, id_of},
 };
 
@@ -106,11 +106,10 @@ pub fn plan(picture: &Picture, wishes: Wishes<'_>, settled: &Settled) -> BTreeMa
 
 /// The anchor, and once it is there, all that hangs on it.
 fn with_anchor(picture: &Picture, anchor: Value, rest: impl FnOnce(&str) -> Vec<Value>) -> Vec<Value> {
-    let seen = picture.ours(&id_of(&anchor)).filter(|seen| !is_going(seen));
-    let uid = seen.map(|seen| text(seen, "/metadata/uid").to_owned());
+    let seen = picture.ours(&id_of(&anchor)).filter(|seen| !seen.is_going);
     let mut wanted = vec![anchor];
-    if let Some(uid) = uid {
-        wanted.extend(rest(&uid));
+    if let Some(seen) = seen {
+        wanted.extend(rest(&seen.uid));
     }
     wanted
 }
@@ -141,55 +140,43 @@ fn write(picture: &Picture, id: Id, mut body: Value, settled: &Settled) -> Vec<A
     if autoscaled {
         body["metadata"]["annotations"][AUTOSCALED] = Value::String("true".into());
     }
-    let body = sealed(body);
+    let wish = sealed(body);
     let Some(seen) = picture.ours(&id) else {
-        return vec![Action::Create { id, body }];
+        return vec![Action::Create { id, body: wish.object }];
     };
     // What is going will be gone in a moment, and then be made anew.
-    if is_going(seen) || is_met(&body, seen, settled.get(&id).copied()) {
+    if seen.is_going || seen.meets(&wish, settled.get(&id).copied()) {
         return Vec::new();
     }
     let mut actions = Vec::new();
-    let let_go = seen.pointer("/metadata/annotations").is_some_and(|it| it.get(AUTOSCALED).is_some());
+    let object = seen.object();
+    let let_go = object.pointer("/metadata/annotations").is_some_and(|it| it.get(AUTOSCALED).is_some());
     if autoscaled && !let_go {
-        actions.push(Action::LetGo { id: id.clone(), replicas: number(seen, "/spec/replicas") });
+        actions.push(Action::LetGo { id: id.clone(), replicas: number(&object, "/spec/replicas") });
     }
-    actions.push(Action::Change { uid: text(seen, "/metadata/uid").to_owned(), id, body });
+    actions.push(Action::Change { uid: seen.uid.clone().into(), id, body: wish.object });
     actions
 }
 
 fn delete(picture: &Picture, id: &Id) -> Option<Action> {
-    let seen = picture.ours(id).filter(|seen| !is_going(seen))?;
-    Some(Action::Delete { id: id.clone(), uid: text(seen, "/metadata/uid").to_owned() })
-}
-
-fn is_going(object: &Value) -> bool {
-    object.pointer("/metadata/deletionTimestamp").is_some()
+    let seen = picture.ours(id).filter(|seen| !seen.is_going)?;
+    Some(Action::Delete { id: id.clone(), uid: seen.uid.clone().into() })
 }
 
 /// Ours, by whom they were made for.
-fn owned_by_subject(picture: &Picture) -> BTreeMap<Subject, BTreeSet<&Id>> {
-    let mut by_subject: BTreeMap<Subject, BTreeSet<&Id>> = BTreeMap::new();
-    for (id, object) in &picture.owned {
-        by_subject.entry(subject_of(object)).or_default().insert(id);
+fn owned_by_subject(picture: &Picture) -> BTreeMap<&Subject, BTreeSet<&Id>> {
+    let mut by_subject: BTreeMap<&Subject, BTreeSet<&Id>> = BTreeMap::new();
+    for (id, seen) in &picture.owned {
+        by_subject.entry(&seen.subject).or_default().insert(id);
     }
     by_subject
-}
-
-fn subject_of(object: &Value) -> Subject {
-    let named = |name, namespace| ObjectKey::new(label(object, namespace), label(object, name));
-    let config = named(names::CONFIG_NAME_LABEL, names::CONFIG_NAMESPACE_LABEL);
-    if config.name.is_empty() {
-        return Subject::Gateway(named(names::GATEWAY_NAME_LABEL, names::GATEWAY_NAMESPACE_LABEL));
-    }
-    Subject::Config(config)
 }
 
 /// Of subjects that are gone, what nothing else would remove: Kubernetes removes what has an owner.
 fn collect_garbage(
     picture: &Picture,
     wishes: Wishes<'_>,
-    by_subject: &BTreeMap<Subject, BTreeSet<&Id>>,
+    by_subject: &BTreeMap<&Subject, BTreeSet<&Id>>,
     due: &mut BTreeMap<Subject, Vec<Action>>,
 ) {
     // Labels hold names in their fitted form.
@@ -206,11 +193,10 @@ fn collect_garbage(
         if is_there {
             continue;
         }
-        let ownerless =
-            |id: &&&Id| picture.ours(id).is_some_and(|it| it.pointer("/metadata/ownerReferences/0").is_none());
+        let ownerless = |id: &&&Id| picture.ours(id).is_some_and(|seen| !seen.has_owner);
         let actions: Vec<Action> = owned.iter().filter(ownerless).filter_map(|id| delete(picture, id)).collect();
         if !actions.is_empty() {
-            due.insert(subject.clone(), actions);
+            due.insert((*subject).clone(), actions);
         }
     }
 }

@@ -102,9 +102,10 @@ pub fn told(config: &Object<Value>) -> Option<Certificate> {
 /// The newest certificate, once cert-manager says that it is done.
 fn issued(picture: &Picture, key: &ObjectKey, settings: &Settings) -> Option<Issued> {
     let system = &settings.system_namespace;
-    let certificate = picture.ours(&Id::new(Kind::Certificate, system, names::data_plane(system, &key.name)))?;
-    let at = text(certificate, "/status/notBefore");
-    let secret = ObjectKey::new(system, text(certificate, "/spec/secretName"));
+    let certificate = Id::new(Kind::Certificate, system, names::data_plane(system, &key.name));
+    let certificate = picture.ours(&certificate)?.object();
+    let at = text(&certificate, "/status/notBefore");
+    let secret = ObjectKey::new(system, text(&certificate, "/spec/secretName"));
     let secret = picture.objects.secrets.get(&secret)?;
     let pem = |key: &str| {
         let bytes = BASE64_STANDARD.decode(secret.data.get(key)?).ok()?;
@@ -138,6 +139,7 @@ mod tests {
     use crate::{
         judge::Judge,
         plan::tests::{Pretended, put, settings, spec},
+        seen::Seen,
     };
 
     const ONE: &str = "-----BEGIN CERTIFICATE-----\nA\n-----END CERTIFICATE-----\n";
@@ -150,10 +152,10 @@ mod tests {
         cluster.settle();
         let system = names::SYSTEM_NAMESPACE;
         let id = Id::new(Kind::Certificate, system, names::data_plane(system, "gw"));
-        let mut certificate = cluster.picture.ours(&id).unwrap().clone();
+        let mut certificate = cluster.picture.ours(&id).unwrap().object();
         let secret = text(&certificate, "/spec/secretName").to_owned();
         certificate["status"] = json!({"notBefore": at});
-        cluster.picture.owned.insert(id, Arc::new(certificate));
+        cluster.picture.owned.insert(id, Arc::new(Seen::new(&certificate)));
         let mut kept = Secret::default();
         kept.data.insert("tls.crt".into(), BASE64_STANDARD.encode(format!("{ONE}{ONE}")));
         kept.data.insert("tls.key".into(), BASE64_STANDARD.encode("KEY"));

@@ -15,14 +15,14 @@ use kube::{
     api::DynamicObject,
     runtime::watcher::{self, Event, watcher},
 };
-use serde_json::Value;
 
 use super::Mirror;
 use crate::{
     client::WATCH_MAX_S,
     kind::{Id, Kind},
     models::{Model, ModelKey, ModelKind},
-    picture::trimmed,
+    picture::{Owned, trimmed},
+    seen::Seen,
     wanted::picker::MANAGER_OF_SLICE,
 };
 
@@ -46,14 +46,14 @@ pub(super) async fn ours(mirror: Arc<Mirror>, client: Client, kind: Kind, system
         selector.push_str(&format!(",{MANAGER_OF_SLICE}={}", names::MANAGED_BY));
     }
     let mut events = pin!(watcher(api, settings().labels(&selector)));
-    let mut listed: BTreeMap<Id, Arc<Value>> = BTreeMap::new();
+    let mut listed = Owned::new();
     let mut retry = Retry::default();
     while let Some(event) = events.next().await {
         match event {
             Ok(Event::Init) => listed.clear(),
             Ok(Event::InitApply(object)) => {
-                if let Some((id, object)) = read(kind, &object) {
-                    listed.insert(id, Arc::new(object));
+                if let Some((id, seen)) = read(kind, &object) {
+                    listed.insert(id, Arc::new(seen));
                 }
             }
             Ok(Event::InitDone) => {
@@ -61,8 +61,8 @@ pub(super) async fn ours(mirror: Arc<Mirror>, client: Client, kind: Kind, system
                 mirror.relisted(kind, std::mem::take(&mut listed));
             }
             Ok(Event::Apply(object)) => {
-                if let Some((id, object)) = read(kind, &object) {
-                    mirror.applied(id, object);
+                if let Some((id, seen)) = read(kind, &object) {
+                    mirror.applied(id, seen);
                 }
             }
             Ok(Event::Delete(object)) => {
@@ -163,9 +163,9 @@ fn settings() -> watcher::Config {
     watcher::Config::default().timeout(WATCH_MAX_S).page_size(PAGE)
 }
 
-fn read(kind: Kind, object: &DynamicObject) -> Option<(Id, Value)> {
+fn read(kind: Kind, object: &DynamicObject) -> Option<(Id, Seen)> {
     let id = Id::new(kind, object.namespace().unwrap_or_default(), object.name_any());
-    Some((id, trimmed(kind, serde_json::to_value(object).ok()?)))
+    Some((id, Seen::new(&trimmed(kind, serde_json::to_value(object).ok()?))))
 }
 
 /// Whether the API server does not have the kind, or does not show it.

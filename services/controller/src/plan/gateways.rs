@@ -29,7 +29,7 @@ pub(super) fn plan(
     picture: &Picture,
     wishes: Wishes<'_>,
     settled: &Settled,
-    owned: &BTreeMap<Subject, BTreeSet<&Id>>,
+    owned: &BTreeMap<&Subject, BTreeSet<&Id>>,
     due: &mut BTreeMap<Subject, Vec<Action>>,
 ) {
     let attached: Attached = routing::attach(&picture.objects, names::CONTROLLER_NAME);

@@ -7,7 +7,12 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
-use crate::{judge::Judge, wanted::Owner};
+use crate::{
+    judge::Judge,
+    picture::{label, text},
+    seen::Seen,
+    wanted::Owner,
+};
 
 pub(crate) fn settings() -> Settings {
     Settings {
@@ -55,17 +60,17 @@ impl Pretended {
             Action::Create { id, body } => {
                 let mut body = body.clone();
                 body["metadata"]["uid"] = json!(format!("uid-{}", self.next));
-                self.picture.owned.insert(id.clone(), Arc::new(body));
+                self.picture.owned.insert(id.clone(), Arc::new(Seen::new(&body)));
             }
             Action::Change { id, uid, body } => {
                 let mut body = body.clone();
                 body["metadata"]["uid"] = json!(uid);
-                self.picture.owned.insert(id.clone(), Arc::new(body));
+                self.picture.owned.insert(id.clone(), Arc::new(Seen::new(&body)));
             }
             Action::LetGo { id, .. } => assert!(self.picture.owned.contains_key(id)),
             Action::Delete { id, uid } => {
                 let gone = self.picture.owned.remove(id).expect("only what is there is deleted");
-                assert_eq!(text(&gone, "/metadata/uid"), uid);
+                assert_eq!(*gone.uid, **uid);
                 self.collect(uid.clone());
             }
         }
@@ -76,9 +81,9 @@ impl Pretended {
         let mut gone = vec![uid];
         while let Some(uid) = gone.pop() {
             self.picture.owned.retain(|_, object| {
-                let owned = text(object, "/metadata/ownerReferences/0/uid") == uid;
+                let owned = text(&object.object(), "/metadata/ownerReferences/0/uid") == uid;
                 if owned {
-                    gone.push(text(object, "/metadata/uid").to_owned());
+                    gone.push(object.uid.clone().into());
                 }
                 !owned
             });
@@ -146,8 +151,8 @@ fn one_config_makes_the_objects_that_operators_look_for() {
         cluster.names(Kind::Service),
         [format!("{SYSTEM}/{plane}"), "team/llama-epp".into(), "team/qwen-epp".into()]
     );
-    let service = cluster.picture.ours(&Id::new(Kind::Service, SYSTEM, &plane)).unwrap();
-    assert_eq!(label(service, names::GATEWAY_NAME_LABEL), "gw");
+    let service = cluster.picture.ours(&Id::new(Kind::Service, SYSTEM, &plane)).unwrap().object();
+    assert_eq!(label(&service, names::GATEWAY_NAME_LABEL), "gw");
 }
 
 #[test]
@@ -155,7 +160,8 @@ fn everything_has_an_owner_but_the_anchor() {
     let mut cluster = Pretended::with(&[("team", "gw", spec(&["llama"]))]);
     cluster.settle();
     for (id, object) in &cluster.picture.owned {
-        let owner = text(object, "/metadata/ownerReferences/0/kind");
+        let object = object.object();
+        let owner = text(&object, "/metadata/ownerReferences/0/kind");
         let expected = match (id.kind, id.namespace.as_str()) {
             (Kind::ConfigMap, _) => "",
             (_, SYSTEM) => "ConfigMap",
@@ -230,7 +236,7 @@ fn an_autoscaled_data_plane_keeps_its_replicas_while_they_are_let_go() {
     cluster.settle();
     let plane = names::data_plane(SYSTEM, "gw");
     let id = Id::new(Kind::Deployment, SYSTEM, &plane);
-    assert_eq!(number(cluster.picture.ours(&id).unwrap(), "/spec/replicas"), 2);
+    assert_eq!(number(&cluster.picture.ours(&id).unwrap().object(), "/spec/replicas"), 2);
     cluster.picture.autoscaled.insert(plane);
     let due = cluster.due();
     assert!(
@@ -239,7 +245,7 @@ fn an_autoscaled_data_plane_keeps_its_replicas_while_they_are_let_go() {
     cluster.settle();
     cluster.picture.autoscaled.clear();
     cluster.settle();
-    assert_eq!(number(cluster.picture.ours(&id).unwrap(), "/spec/replicas"), 2);
+    assert_eq!(number(&cluster.picture.ours(&id).unwrap().object(), "/spec/replicas"), 2);
 }
 
 #[test]
@@ -266,9 +272,9 @@ fn picker_services_lead_to_the_pods_of_the_data_plane() {
     pod.status.pod_ip = "10.250.0.9".into();
     cluster.objects().pods.insert(pod.metadata.key(), Arc::new(pod));
     cluster.settle();
-    let slice = cluster.picture.ours(&Id::new(Kind::EndpointSlice, "team", "llama-epp-ipv4")).unwrap();
+    let slice = cluster.picture.ours(&Id::new(Kind::EndpointSlice, "team", "llama-epp-ipv4")).unwrap().object();
     assert_eq!(slice["endpoints"], json!([{"addresses": ["10.250.0.9"], "conditions": {"ready": false}}]));
-    assert_eq!(label(slice, "kubernetes.io/service-name"), "llama-epp");
+    assert_eq!(label(&slice, "kubernetes.io/service-name"), "llama-epp");
 }
 
 #[test]
@@ -286,7 +292,7 @@ fn a_hand_written_gateway_gets_a_data_plane_and_loses_it_when_it_goes() {
     objects.namespaces.insert(ObjectKey::new("", "team"), Arc::new(Namespace::default()));
     cluster.settle();
     let plane = names::data_plane("team", "web");
-    let service = cluster.picture.ours(&Id::new(Kind::Service, SYSTEM, &plane)).unwrap();
+    let service = cluster.picture.ours(&Id::new(Kind::Service, SYSTEM, &plane)).unwrap().object();
     assert_eq!(service["spec"]["ports"][0]["targetPort"], 8080);
     cluster.objects().gateways.remove(&key);
     cluster.settle();

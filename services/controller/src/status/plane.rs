@@ -5,6 +5,7 @@ use serde_json::Value;
 use crate::{
     kind::Id,
     picture::{Picture, number, text},
+    seen::Seen,
 };
 
 /// `status.schedulers[].rolloutState`.
@@ -46,7 +47,7 @@ pub(super) struct PlaneState {
 
 impl PlaneState {
     pub(super) fn of(picture: &Picture, deployment: &Id) -> Self {
-        let Some(seen) = picture.ours(deployment) else { return Self::default() };
+        let Some(seen) = picture.ours(deployment).map(Seen::object) else { return Self::default() };
         let condition = |kind: &str| {
             let all = seen.pointer("/status/conditions").and_then(Value::as_array)?;
             all.iter().find(|it| it["type"] == kind)
@@ -54,11 +55,11 @@ impl PlaneState {
         let failure = condition("ReplicaFailure").filter(|it| it["status"] == "True");
         Self {
             exists: true,
-            current: number(seen, "/status/observedGeneration") >= number(seen, "/metadata/generation"),
+            current: number(&seen, "/status/observedGeneration") >= number(&seen, "/metadata/generation"),
             wanted: seen.pointer("/spec/replicas").and_then(Value::as_i64).unwrap_or(1),
-            updated: number(seen, "/status/updatedReplicas"),
-            available: number(seen, "/status/availableReplicas"),
-            total: number(seen, "/status/replicas"),
+            updated: number(&seen, "/status/updatedReplicas"),
+            available: number(&seen, "/status/availableReplicas"),
+            total: number(&seen, "/status/replicas"),
             overdue: condition("Progressing").is_some_and(|it| it["reason"] == "ProgressDeadlineExceeded"),
             refused: failure.map(|it| text(it, "/message").to_owned()),
         }

@@ -6,6 +6,7 @@ use super::*;
 use crate::{
     judge::Judge,
     plan::tests::{Pretended, settings, spec},
+    seen::Seen,
 };
 
 const SYSTEM: &str = names::SYSTEM_NAMESPACE;
@@ -18,7 +19,7 @@ fn deployment(picture: &mut Picture, wanted: i64, updated: i64, available: i64, 
             "observedGeneration": 3, "replicas": total, "updatedReplicas": updated, "availableReplicas": available,
         },
     });
-    picture.owned.insert(id, Arc::new(object));
+    picture.owned.insert(id, Arc::new(Seen::new(&object)));
 }
 
 fn status(cluster: &Pretended, old: Option<Value>, now: &str, trouble: &[String]) -> Value {
