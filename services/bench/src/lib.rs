@@ -10,6 +10,7 @@
 pub mod admission;
 pub mod backend;
 pub mod bodies;
+pub mod controller;
 pub mod cost;
 pub mod load;
 pub mod machine;

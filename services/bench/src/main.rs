@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use bench::{admission, cost};
+use bench::{admission, controller, cost};
 use clap::{Parser, Subcommand};
 
 #[global_allocator]
@@ -22,12 +22,15 @@ enum Measurement {
     Cost(cost::Arguments),
     /// What waiting costs: admission beside a bare pick, and the speed at which a queue is worked off
     Admission(admission::Arguments),
+    /// What the controller takes with many configurations, working and idle
+    Controller(controller::Arguments),
 }
 
 fn main() -> ExitCode {
     let outcome = match Arguments::parse().measurement {
         Measurement::Cost(arguments) => cost::run(&arguments),
         Measurement::Admission(arguments) => admission::run(&arguments),
+        Measurement::Controller(arguments) => controller::run(&arguments),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

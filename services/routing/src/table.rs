@@ -78,16 +78,6 @@ impl Table {
         })
     }
 
-    /// Whether a request came over a connection that was made for another listener: its client asked for `server_name`
-    /// in the TLS handshake, and met the certificate (and what else guards the door) of that one. To be answered with 421.
-    #[must_use]
-    pub fn is_misdirected(&self, port: u16, server_name: Option<&str>, host: &str) -> bool {
-        let (Some(listeners), Some(server_name)) = (self.ports.get(&port), server_name) else {
-            return false;
-        };
-        meant(listeners, host).is_some_and(|it| meant(listeners, server_name) != Some(it))
-    }
-
     /// Every rule, each once.
     pub fn rules(&self) -> impl Iterator<Item = &Arc<Rule>> {
         self.rules.iter()

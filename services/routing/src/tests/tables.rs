@@ -358,30 +358,6 @@ fn within_a_listener_the_more_exact_host_of_a_route_comes_first_and_others_after
     );
 }
 
-#[test]
-fn a_request_on_a_connection_made_for_another_listener_is_misdirected() {
-    let objects = objects(&[&listeners(&[
-        ("any", 80, ""),
-        ("second", 80, "second.example.org"),
-        ("wide", 80, "*.wildcard.org"),
-        ("fourth", 80, "fourth.wildcard.org"),
-    ])]);
-    let table = table(&objects);
-    for (server_name, host, expected) in [
-        ("example.org", "example.org", false),
-        ("example.org", "second.example.org", true),
-        ("example.org", "unknown.org", false),
-        ("second.example.org", "second.example.org", false),
-        ("second.example.org", "example.org", true),
-        ("third.wildcard.org", "fifth.wildcard.org", false),
-        ("third.wildcard.org", "fourth.wildcard.org", true),
-        ("fourth.wildcard.org", "fifth.wildcard.org", true),
-    ] {
-        assert_eq!(table.is_misdirected(80, Some(server_name), host), expected, "{server_name} {host}");
-    }
-    assert!(!table.is_misdirected(80, None, "second.example.org"));
-}
-
 // === What is left out ===
 
 #[test]
