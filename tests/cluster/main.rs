@@ -13,4 +13,5 @@ mod pods;
 mod product;
 mod routes;
 mod services;
+mod stand_in;
 mod uninstall;

@@ -1,50 +1,17 @@
-//! Models of the inference operator that ask for a gateway. The operator itself is not here: the test writes the
-//! Deployments that it would.
+//! Models of the inference operator that ask for a gateway by `spec.inferenceGateway`.
 
 use harness::Cluster;
-use serde_json::{Value, json};
+use serde_json::json;
 
-use crate::product::{first_chat, is, model, nothing_left, undisturbed};
-
-/// As small as a definition can be that keeps what the operator's keeps.
-const DEFINITION: &str = r#"
-apiVersion: apiextensions.k8s.io/v1
-kind: CustomResourceDefinition
-metadata: {name: inferenceendpointconfigs.inference.sagemaker.aws.amazon.com}
-spec:
-  group: inference.sagemaker.aws.amazon.com
-  scope: Namespaced
-  names: {kind: InferenceEndpointConfig, plural: inferenceendpointconfigs, singular: inferenceendpointconfig}
-  versions:
-  - name: v1
-    served: true
-    storage: true
-    subresources: {status: {}}
-    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
-"#;
-
-fn endpoint(name: &str, gateway: Value) -> String {
-    json!({
-        "apiVersion": "inference.sagemaker.aws.amazon.com/v1", "kind": "InferenceEndpointConfig",
-        "metadata": {"name": name},
-        "spec": {
-            "modelName": name, "inferenceGateway": gateway,
-            "worker": {"modelInvocationPort": {"containerPort": 8000, "name": "http"}},
-        },
-    })
-    .to_string()
-}
+use crate::{
+    product::{first_chat, nothing_left, undisturbed},
+    stand_in,
+};
 
 #[test]
 fn models_that_opt_in_share_a_gateway_and_leave_it() {
     let (_controller, cluster) = (undisturbed(), Cluster::shared());
-    cluster.apply(DEFINITION);
-    cluster.kubectl(&[
-        "wait",
-        "--for=condition=Established",
-        "--timeout=60s",
-        "crd/inferenceendpointconfigs.inference.sagemaker.aws.amazon.com",
-    ]);
+    stand_in::install(cluster);
     let space = cluster.namespace("models");
     let name = space.name.clone();
     let igwc = format!("igwc/{name}");
@@ -55,8 +22,8 @@ fn models_that_opt_in_share_a_gateway_and_leave_it() {
         })
     };
 
-    space.apply(&model("llama", 1));
-    space.apply(&endpoint("llama", shared.clone()));
+    space.apply(&stand_in::endpoint("llama", 1, shared.clone()).to_string());
+    stand_in::tend(&space);
     let first = space.until(&igwc, |_| true);
     assert_eq!(first["spec"]["bbr"]["enabled"], false);
     assert_eq!(first["spec"]["schedulers"][0]["scheduler"], "llm-d");
@@ -66,8 +33,8 @@ fn models_that_opt_in_share_a_gateway_and_leave_it() {
     // What a customer sets stays when the next model comes.
     let patch = r#"[{"op": "add", "path": "/spec/schedulers/0/weights", "value": {"prefix": 0}}]"#;
     space.kubectl(&["patch", "igwc", &name, "--type=json", "--patch", patch]);
-    space.apply(&model("qwen", 1));
-    space.apply(&endpoint("qwen", shared));
+    space.apply(&stand_in::endpoint("qwen", 1, shared).to_string());
+    stand_in::tend(&space);
     let both = space.until(&igwc, |it| it["spec"]["schedulers"].as_array().is_some_and(|all| all.len() == 2));
     assert_eq!(both["spec"]["bbr"]["enabled"], true);
     let llama = both["spec"]["schedulers"].as_array().unwrap().iter().find(|it| it["name"] == "llama").unwrap();
@@ -80,8 +47,11 @@ fn models_that_opt_in_share_a_gateway_and_leave_it() {
     state("qwen", "Failed");
     space.until(&igwc, |it| it["spec"]["schedulers"].as_array().is_some_and(|all| all.len() == 1));
 
-    space.kubectl(&["delete", "inferenceendpointconfig", "llama", "qwen"]);
+    // The last one that was in it opts out, and nothing of the model changes.
+    let before = space.kubectl(&["get", "deploy,rs,pod", "--selector=app=llama", "-o", "json"]);
+    let patch = r#"{"spec": {"inferenceGateway": {"enabled": false}}}"#;
+    space.kubectl(&["patch", "inferenceendpointconfig", "llama", "--type=merge", "--patch", patch]);
     cluster.eventually("the config goes with its last model", || space.try_get(&igwc).is_none().then_some(()));
     nothing_left(cluster, &space, &name);
-    assert!(is(&space.get("deploy/llama"), "Available", "True"));
+    assert_eq!(before, space.kubectl(&["get", "deploy,rs,pod", "--selector=app=llama", "-o", "json"]));
 }
