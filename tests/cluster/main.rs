@@ -4,6 +4,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on stops where it stands")]
 
+mod admission;
 mod controller;
 mod data_plane;
 mod first_day;
