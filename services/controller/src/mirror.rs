@@ -26,7 +26,7 @@ use crate::{
     health::Readiness,
     kind::{Id, Kind},
     models::{Model, ModelKey, ModelKind},
-    picture::{Owned, Picture, trimmed},
+    picture::{Owned, Picture},
     seen::Seen,
 };
 
@@ -104,7 +104,7 @@ impl Mirror {
 
     /// What was just written, before the watch tells of it.
     pub fn wrote(&self, id: &Id, object: Value) {
-        keep_newer(&mut self.state.lock().picture.owned, id.clone(), Seen::new(&trimmed(id.kind, object)));
+        keep_newer(&mut self.state.lock().picture.owned, id.clone(), Seen::new(id.kind, object));
     }
 
     /// It is not there any more.

@@ -149,10 +149,11 @@ fn write(picture: &Picture, id: Id, mut body: Value, settled: &Settled) -> Vec<A
         return Vec::new();
     }
     let mut actions = Vec::new();
-    let object = seen.object();
-    let let_go = object.pointer("/metadata/annotations").is_some_and(|it| it.get(AUTOSCALED).is_some());
-    if autoscaled && !let_go {
-        actions.push(Action::LetGo { id: id.clone(), replicas: number(&object, "/spec/replicas") });
+    if let Some(object) = seen.object().filter(|_| autoscaled) {
+        let let_go = object.pointer("/metadata/annotations").is_some_and(|it| it.get(AUTOSCALED).is_some());
+        if !let_go {
+            actions.push(Action::LetGo { id: id.clone(), replicas: number(&object, "/spec/replicas") });
+        }
     }
     actions.push(Action::Change { uid: seen.uid.clone().into(), id, body: wish.object });
     actions

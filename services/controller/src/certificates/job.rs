@@ -103,7 +103,7 @@ pub fn told(config: &Object<Value>) -> Option<Certificate> {
 fn issued(picture: &Picture, key: &ObjectKey, settings: &Settings) -> Option<Issued> {
     let system = &settings.system_namespace;
     let certificate = Id::new(Kind::Certificate, system, names::data_plane(system, &key.name));
-    let certificate = picture.ours(&certificate)?.object();
+    let certificate = picture.ours(&certificate)?.object()?;
     let at = text(&certificate, "/status/notBefore");
     let secret = ObjectKey::new(system, text(&certificate, "/spec/secretName"));
     let secret = picture.objects.secrets.get(&secret)?;
@@ -139,7 +139,6 @@ mod tests {
     use crate::{
         judge::Judge,
         plan::tests::{Pretended, put, settings, spec},
-        seen::Seen,
     };
 
     const ONE: &str = "-----BEGIN CERTIFICATE-----\nA\n-----END CERTIFICATE-----\n";
@@ -152,10 +151,10 @@ mod tests {
         cluster.settle();
         let system = names::SYSTEM_NAMESPACE;
         let id = Id::new(Kind::Certificate, system, names::data_plane(system, "gw"));
-        let mut certificate = cluster.picture.ours(&id).unwrap().object();
+        let mut certificate = cluster.body(&id);
         let secret = text(&certificate, "/spec/secretName").to_owned();
         certificate["status"] = json!({"notBefore": at});
-        cluster.picture.owned.insert(id, Arc::new(Seen::new(&certificate)));
+        cluster.put(id, certificate);
         let mut kept = Secret::default();
         kept.data.insert("tls.crt".into(), BASE64_STANDARD.encode(format!("{ONE}{ONE}")));
         kept.data.insert("tls.key".into(), BASE64_STANDARD.encode("KEY"));

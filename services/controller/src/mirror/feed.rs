@@ -21,7 +21,7 @@ use crate::{
     client::WATCH_MAX_S,
     kind::{Id, Kind},
     models::{Model, ModelKey, ModelKind},
-    picture::{Owned, trimmed},
+    picture::Owned,
     seen::Seen,
     wanted::picker::MANAGER_OF_SLICE,
 };
@@ -165,7 +165,7 @@ fn settings() -> watcher::Config {
 
 fn read(kind: Kind, object: &DynamicObject) -> Option<(Id, Seen)> {
     let id = Id::new(kind, object.namespace().unwrap_or_default(), object.name_any());
-    Some((id, Seen::new(&trimmed(kind, serde_json::to_value(object).ok()?))))
+    Some((id, Seen::new(kind, serde_json::to_value(object).ok()?)))
 }
 
 /// Whether the API server does not have the kind, or does not show it.

@@ -47,7 +47,7 @@ pub(super) struct PlaneState {
 
 impl PlaneState {
     pub(super) fn of(picture: &Picture, deployment: &Id) -> Self {
-        let Some(seen) = picture.ours(deployment).map(Seen::object) else { return Self::default() };
+        let Some(seen) = picture.ours(deployment).and_then(Seen::object) else { return Self::default() };
         let condition = |kind: &str| {
             let all = seen.pointer("/status/conditions").and_then(Value::as_array)?;
             all.iter().find(|it| it["type"] == kind)

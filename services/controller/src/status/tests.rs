@@ -19,7 +19,7 @@ fn deployment(picture: &mut Picture, wanted: i64, updated: i64, available: i64, 
             "observedGeneration": 3, "replicas": total, "updatedReplicas": updated, "availableReplicas": available,
         },
     });
-    picture.owned.insert(id, Arc::new(Seen::new(&object)));
+    picture.owned.insert(id, Arc::new(Seen::new(Kind::Deployment, object)));
 }
 
 fn status(cluster: &Pretended, old: Option<Value>, now: &str, trouble: &[String]) -> Value {
