@@ -8,6 +8,7 @@ mod admission;
 mod controller;
 mod data_plane;
 mod first_day;
+mod inference_extension;
 mod operator;
 mod plane;
 mod pods;

@@ -268,17 +268,21 @@ pub fn respond(answer: &mut server::SendResponse<Bytes>, status: u16, content_ty
 }
 
 /// A runtime that a thread of its own drives, so that connections go on between a test's calls. Dropping it ends them.
-struct Background {
+pub(crate) struct Background {
     handle: Handle,
     _stop: oneshot::Sender<()>,
 }
 
 impl Background {
-    fn start() -> Self {
+    pub(crate) fn start() -> Self {
         let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
         let handle = runtime.handle().clone();
         let (stop, stopped) = oneshot::channel::<()>();
         thread::spawn(move || runtime.block_on(stopped));
         Self { handle, _stop: stop }
+    }
+
+    pub(crate) fn handle(&self) -> &Handle {
+        &self.handle
     }
 }
