@@ -13,8 +13,9 @@ const CONNECT_MAX: Duration = Duration::from_secs(5);
 const PLAIN_SILENCE_MAX: Duration = Duration::from_secs(10);
 /// A plain call as a whole, with the client's own retries.
 pub const CALL_MAX: Duration = Duration::from_secs(15);
-/// After this time the API server ends a watch, which then goes on from where it was.
-pub const WATCH_MAX_S: u32 = 25;
+/// After this time the API server ends a watch, which then goes on from where it was, or lists again. It bounds how long
+/// a connection that died unseen can hide changes; shorter, the lists cost more than everything else while nothing happens.
+pub const WATCH_MAX_S: u32 = 50;
 /// Silence of the API server within a watch: a little more than the time after which it ends it.
 const WATCH_SILENCE_MAX: Duration = Duration::from_secs(WATCH_MAX_S as u64 + 10);
 

@@ -42,8 +42,8 @@ use crate::{
     wanted::Settings,
 };
 
-/// Longest time without a look.
-const RESYNC: Duration = Duration::from_secs(60);
+/// Longest time without a look. Watches tell of every change: this is for what nobody thought of.
+const RESYNC: Duration = Duration::from_secs(300);
 /// Between two looks: changes come in bursts.
 const SETTLE: Duration = Duration::from_millis(25);
 /// Subjects that are worked on at once.
