@@ -69,6 +69,11 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Nanoseconds of each of `calls` bare picks in a pool of `endpoints`.
+pub(crate) fn picks_ns(endpoints: u16, calls: u32, seed: u64) -> Vec<u64> {
+    pass::picks_ns(&Arguments { out: None, passes: 1, endpoints, flows: 100, calls, seed })
+}
+
 fn markdown(measured: &Measured) -> String {
     let Measured { machine, settings, passes } = measured;
     let mut text = format!(

@@ -7,10 +7,15 @@ use bytes::Bytes;
 
 /// Served by the static backend, named in every request.
 pub const MODEL: &str = "llama-3.1-8b";
+/// Where requests go.
+pub const PATH: &str = "/v1/chat/completions";
 /// Different instructions.
 const SHARED: usize = 8;
-/// Different requests of one size; they are sent in turn.
+/// Different requests of one size, sent in turn: fewer when they are large.
 const VARIETY: usize = 64;
+const VARIETY_LEAST: usize = 16;
+/// All requests of one size.
+const BYTES_MAX: usize = 64 << 20;
 const WORDS: [&str; 24] = [
     "answer", "before", "between", "cache", "customer", "every", "friendly", "gateway", "language", "letter", "model",
     "never", "number", "order", "parcel", "please", "question", "refund", "sentence", "short", "table", "token",
@@ -27,7 +32,13 @@ pub enum Kind {
 /// Requests ready to be written to a socket, sent in turn.
 #[derive(Clone, Debug)]
 pub struct Requests {
-    ready: Vec<Bytes>,
+    ready: Vec<Request>,
+}
+
+#[derive(Clone, Debug)]
+struct Request {
+    whole: Bytes,
+    body_at: usize,
 }
 
 impl Requests {
@@ -35,7 +46,8 @@ impl Requests {
     pub fn new(body_bytes: usize, kind: Kind, seed: u64) -> Self {
         let mut rng = fastrand::Rng::with_seed(seed);
         let shared: Vec<String> = (0..SHARED).map(|_| prose(&mut rng, body_bytes / 2)).collect();
-        let ready = (0..VARIETY).map(|index| {
+        let variety = (BYTES_MAX / body_bytes.max(1)).clamp(VARIETY_LEAST, VARIETY);
+        let ready = (0..variety).map(|index| {
             let start = body(&shared[index % SHARED], "", kind).len();
             let question = prose(&mut rng, body_bytes.saturating_sub(start));
             request(&body(&shared[index % SHARED], &question, kind))
@@ -43,31 +55,35 @@ impl Requests {
         Self { ready: ready.collect() }
     }
 
-    /// The `number`th request; they repeat.
+    /// The `number`th request as HTTP/1.1 carries it; they repeat.
     pub fn get(&self, number: usize) -> &Bytes {
-        &self.ready[number % self.ready.len()]
+        &self.ready[number % self.ready.len()].whole
+    }
+
+    /// Its body alone.
+    pub fn body(&self, number: usize) -> Bytes {
+        let request = &self.ready[number % self.ready.len()];
+        request.whole.slice(request.body_at..)
     }
 }
-
-/// The backend looks for this at the start of a body.
-pub const STREAM: &str = r#""stream":true"#;
 
 fn body(system: &str, question: &str, kind: Kind) -> String {
     let stream = match kind {
         Kind::Whole => String::new(),
-        Kind::Streamed => format!(r#"{STREAM},"stream_options":{{"include_usage":true}},"#),
+        Kind::Streamed => r#""stream":true,"stream_options":{"include_usage":true},"#.to_owned(),
     };
     format!(
         r#"{{"model":"{MODEL}",{stream}"max_tokens":128,"messages":[{{"role":"system","content":"{system}"}},{{"role":"user","content":"{question}"}}]}}"#
     )
 }
 
-fn request(body: &str) -> Bytes {
+fn request(body: &str) -> Request {
     let length = body.len();
-    Bytes::from(format!(
-        "POST /v1/chat/completions HTTP/1.1\r\nhost: bench\r\nuser-agent: igw-bench\r\naccept: application/json\r\n\
+    let whole = format!(
+        "POST {PATH} HTTP/1.1\r\nhost: bench\r\nuser-agent: igw-bench\r\naccept: application/json\r\n\
          authorization: Bearer none\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
-    ))
+    );
+    Request { body_at: whole.len() - length, whole: Bytes::from(whole) }
 }
 
 /// Words, and now and then what JSON writes with a backslash.
@@ -110,11 +126,18 @@ mod tests {
     }
 
     #[test]
-    fn streams_are_marked_where_the_backend_looks() {
+    fn streams_are_asked_for() {
         let streamed = Requests::new(1_000, Kind::Streamed, 1);
         assert_eq!(body_of(streamed.get(0))["stream"], true);
-        let body = body("", "", Kind::Streamed);
-        assert!(body.find(STREAM).unwrap() < 64);
+        let body: serde_json::Value = serde_json::from_slice(&streamed.body(3)).unwrap();
+        assert_eq!(body, body_of(streamed.get(3)));
+    }
+
+    #[test]
+    fn large_requests_are_few() {
+        let requests = Requests::new(4_000_000, Kind::Whole, 1);
+        assert_eq!(requests.get(0), requests.get(VARIETY_LEAST));
+        assert_ne!(requests.get(0), requests.get(VARIETY_LEAST - 1));
     }
 
     #[test]

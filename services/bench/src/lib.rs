@@ -4,16 +4,18 @@
 //! subjects, is a median with its spread, and is printed with the machine, its load, versions and seeds. Load generator
 //! and static backend are small and live in this process: what costs CPU in the measured process is that process.
 //!
-//! Programs are measured as processes that are started; of the gateway's crates this one imports only the pure dispatcher,
-//! whose own time `admission` takes.
+//! Programs are measured as processes that are started; of the gateway's crates this one imports only pure ones, whose
+//! own time is taken in process.
 
 pub mod admission;
 pub mod backend;
 pub mod bodies;
+pub mod certificate;
 pub mod controller;
 pub mod cost;
 pub mod load;
 pub mod machine;
+pub mod peers;
 pub mod process;
 pub mod report;
 pub mod statistics;

@@ -1,25 +1,47 @@
-//! The three loads: closed loop (as fast as the answers come), open loop (at a rate), and paced streams.
+//! The loads: closed loop (as fast as the answers come), open loop (at a rate), paced streams, and requests that are kept
+//! waiting.
 //!
 //! Everything runs on one thread beside the backend's: on a small machine, more threads would only fight the measured
 //! process for its cores.
 
 mod closed;
+mod http2;
 mod open;
 mod streams;
+mod waiting;
 
 use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use bytes::Bytes;
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::ClientConfig;
+use tokio_rustls::rustls::pki_types::ServerName;
 
 use crate::wire::Reader;
 
 pub use closed::closed;
+pub use http2::closed_http2;
 pub use open::{Rate, open};
-pub use streams::{Streamed, streams};
+pub use streams::{Streamed, streams, while_streams_are_open};
+pub use waiting::while_bodies_wait;
+
+/// Where requests go, and how.
+#[derive(Clone, Debug)]
+pub struct Target {
+    pub address: SocketAddr,
+    /// Who is trusted, when it speaks TLS.
+    pub tls: Option<Arc<ClientConfig>>,
+}
+
+impl From<SocketAddr> for Target {
+    fn from(address: SocketAddr) -> Self {
+        Self { address, tls: None }
+    }
+}
 
 /// What one load brought.
 #[derive(Clone, Debug, Default)]
@@ -46,24 +68,30 @@ impl Outcome {
 }
 
 /// One kept-alive client connection.
-#[derive(Debug)]
 pub struct Connection {
-    reader: Reader<OwnedReadHalf>,
-    writer: OwnedWriteHalf,
+    reader: Reader<Box<dyn AsyncRead + Send + Unpin>>,
+    writer: Box<dyn AsyncWrite + Send + Unpin>,
     closes: bool,
 }
 
 impl Connection {
-    pub async fn open(to: SocketAddr) -> io::Result<Self> {
-        let stream = TcpStream::connect(to).await?;
+    pub async fn open(to: &Target) -> io::Result<Self> {
+        let stream = TcpStream::connect(to.address).await?;
         stream.set_nodelay(true)?;
-        let (from, writer) = stream.into_split();
-        Ok(Self { reader: Reader::new(from), writer, closes: false })
+        let Some(config) = &to.tls else {
+            let (from, writer) = stream.into_split();
+            return Ok(Self { reader: Reader::new(Box::new(from)), writer: Box::new(writer), closes: false });
+        };
+        let name = ServerName::from(to.address.ip());
+        let stream = TlsConnector::from(Arc::clone(config)).connect(name, stream).await?;
+        let (from, writer) = tokio::io::split(stream);
+        Ok(Self { reader: Reader::new(Box::new(from)), writer: Box::new(writer), closes: false })
     }
 
     /// Sends a request and reads its answer to the end; returns the status.
     pub async fn exchange(&mut self, request: &Bytes, seen: &mut impl FnMut(&[u8])) -> io::Result<u16> {
         self.writer.write_all(request).await?;
+        self.writer.flush().await?;
         let head = self.reader.answer().await?;
         self.reader.body(head.framing, seen).await?;
         self.closes = head.closes;
@@ -81,9 +109,17 @@ pub fn fetch(to: SocketAddr, path: &str) -> io::Result<(u16, Vec<u8>)> {
     on_this_thread(async {
         let request = Bytes::from(format!("GET {path} HTTP/1.1\r\nhost: {to}\r\nconnection: close\r\n\r\n"));
         let mut body = Vec::new();
-        let mut connection = Connection::open(to).await?;
+        let mut connection = Connection::open(&to.into()).await?;
         let status = connection.exchange(&request, &mut |piece| body.extend_from_slice(piece)).await?;
         Ok((status, body))
+    })?
+}
+
+/// One request on a connection of its own, for whoever waits for the first answer: its status.
+pub fn once(to: &Target, request: &Bytes) -> io::Result<u16> {
+    on_this_thread(async {
+        let mut connection = Connection::open(to).await?;
+        connection.exchange(request, &mut |_| {}).await
     })?
 }
 

@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use bench::subject::bare;
 use bench::{admission, controller, cost};
 use clap::{Parser, Subcommand};
 
@@ -18,8 +19,11 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Measurement {
-    /// CPU, latency and memory of the gateway with everything on, beside Envoy as a plain proxy
+    /// CPU, latency and memory of the gateway with everything on, beside its peers
     Cost(cost::Arguments),
+    /// The barest proxy there is, which `cost` starts to measure it
+    #[command(hide = true)]
+    Bare(bare::Arguments),
     /// What waiting costs: admission beside a bare pick, and the speed at which a queue is worked off
     Admission(admission::Arguments),
     /// What the controller takes with many configurations, working and idle
@@ -29,6 +33,7 @@ enum Measurement {
 fn main() -> ExitCode {
     let outcome = match Arguments::parse().measurement {
         Measurement::Cost(arguments) => cost::run(&arguments),
+        Measurement::Bare(arguments) => bare::run(&arguments),
         Measurement::Admission(arguments) => admission::run(&arguments),
         Measurement::Controller(arguments) => controller::run(&arguments),
     };

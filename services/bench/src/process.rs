@@ -76,7 +76,8 @@ impl Process {
         memory(&status).with_context(|| format!("no memory in `{status}`"))
     }
 
-    fn last_words(&self) -> String {
+    /// The end of its log, for whoever has to say that it failed.
+    pub fn last_words(&self) -> String {
         let text = std::fs::read_to_string(&self.log).unwrap_or_default();
         let lines: Vec<&str> = text.lines().rev().take(10).collect();
         format!("its log ends with:\n{}", lines.into_iter().rev().collect::<Vec<_>>().join("\n"))

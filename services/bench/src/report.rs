@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::Context;
 
-use crate::cost::{FIGURES, Measured};
+use crate::cost::{FIGURES, Figure, Key, Measured};
 use crate::machine;
 use crate::statistics::Spread;
 
@@ -24,34 +24,44 @@ pub fn write(measured: &Measured, out: &Path) -> anyhow::Result<()> {
 
 fn markdown(measured: &Measured) -> String {
     let mut text = preamble(measured);
-    text += "| figure | direct | Envoy | gateway | gateway ÷ Envoy | target | met |\n|---|---|---|---|---|---|---|\n";
-    for figure in &FIGURES {
-        let spread = |subject| of_passes(measured, subject, |figures| figures.get(&figure.key).copied());
-        let cell = |subject| spread(subject).map_or("–".to_owned(), |spread| cell(&spread, figure.decimals));
-        let (envoy, gateway) = (spread("envoy").map(|s| s.median), spread("gateway").map(|s| s.median));
-        let ratio = gateway.zip(envoy).filter(|(_, envoy)| *envoy > 0.0).map(|(gateway, envoy)| gateway / envoy);
-        let ratio = ratio.map_or("–".to_owned(), |ratio| format!("{ratio:.2}"));
-        let met = match gateway.and_then(|gateway| figure.target.met(gateway, envoy)) {
-            Some(true) => "yes",
-            Some(false) => "**no**",
-            None => "",
-        };
-        let (direct, envoy, gateway) = (cell("direct"), cell("envoy"), cell("gateway"));
-        // Writing to a string cannot fail, here and below.
-        let _ = writeln!(
-            text,
-            "| {} | {direct} | {envoy} | {gateway} | {ratio} | {} | {met} |",
-            figure.title, figure.target
-        );
+    let names: Vec<&str> = measured.subjects.iter().map(|subject| subject.name.as_str()).collect();
+    // Writing to a string cannot fail, here and below.
+    let _ = writeln!(
+        text,
+        "| figure | {} | target: the gateway's |\n|---|{}---|",
+        names.join(" | "),
+        "---|".repeat(names.len())
+    );
+    for figure in FIGURES {
+        let spreads: Vec<Option<Spread>> = names.iter().map(|name| of_passes(measured, name, figure.key)).collect();
+        if spreads.iter().all(Option::is_none) {
+            continue;
+        }
+        let cells =
+            spreads.iter().map(|spread| spread.map_or("–".to_owned(), |spread| cell(&spread, figure.decimals)));
+        let cells: Vec<String> = cells.collect();
+        let _ = writeln!(text, "| {} | {} | {} |", figure.title, cells.join(" | "), verdicts(measured, figure));
     }
     text
 }
 
+/// Each target with how the gateway stands to it.
+fn verdicts(measured: &Measured, figure: &Figure) -> String {
+    let median = |subject: &str| of_passes(measured, subject, figure.key).map(|spread| spread.median);
+    let Some(gateway) = median("gateway") else { return String::new() };
+    let judged = figure.targets.iter().map(|target| match target.judge(gateway, median) {
+        Some(verdict) if verdict.met => format!("{target}: {:.2}, met", verdict.value),
+        Some(verdict) => format!("{target}: **{:.2}, missed**", verdict.value),
+        None => format!("{target}: not measured"),
+    });
+    judged.collect::<Vec<_>>().join("; ")
+}
+
 fn preamble(measured: &Measured) -> String {
     let machine = &measured.machine;
+    let during = measured.passes.iter().map(|pass| format!("{:.1}", pass.load_average)).collect::<Vec<_>>().join(", ");
     let mut text = format!(
-        "Taken {} on {} cores of {}, Linux {}, load average {:.2} before; revision {}.\n{}; latency at {:.0} requests per \
-         second (Poisson). Medians of the passes, least and most in brackets.\n\n",
+        "Taken {} on {} cores of {}, Linux {}, load average {:.2} before ({during} at the passes' beginnings); revision {}.\n{}",
         machine::date(machine.taken_at_s),
         machine.cores,
         machine.processor,
@@ -59,20 +69,34 @@ fn preamble(measured: &Measured) -> String {
         machine.load_average,
         machine.revision,
         measured.settings.summary(),
-        measured.rate_per_second,
     );
+    if measured.rate_per_second > 0.0 {
+        let _ = write!(text, "; latency at {:.0} requests per second (Poisson)", measured.rate_per_second);
+    }
+    text += ". Medians of the passes, least and most in brackets.\n\n";
     for subject in &measured.subjects {
         let _ = writeln!(text, "- {}: {}", subject.name, subject.version);
     }
-    let failed: u64 = measured.passes.iter().map(|pass| pass.failed).sum();
-    let _ = writeln!(text, "- requests that failed in all passes: {failed}\n");
-    text
+    let failed = |name: &str| measured.passes.iter().filter_map(|pass| pass.failed.get(name)).sum::<u64>();
+    let failed: Vec<String> = measured
+        .subjects
+        .iter()
+        .filter(|subject| failed(&subject.name) > 0)
+        .map(|subject| format!("{} of {}", failed(&subject.name), subject.name))
+        .collect();
+    let failed = if failed.is_empty() { "none".to_owned() } else { failed.join(", ") };
+    let _ = writeln!(text, "- requests that failed in all passes: {failed}");
+    let mut missing: Vec<&String> = measured.passes.iter().flat_map(|pass| &pass.missing).collect();
+    missing.sort();
+    missing.dedup();
+    for missing in missing {
+        let _ = writeln!(text, "- not measured: {missing}");
+    }
+    text + "\n"
 }
 
-type Figures = std::collections::BTreeMap<crate::cost::Key, f64>;
-
-fn of_passes(measured: &Measured, subject: &str, pick: impl Fn(&Figures) -> Option<f64>) -> Option<Spread> {
-    let values = measured.passes.iter().filter_map(|pass| pick(pass.figures.get(subject)?));
+fn of_passes(measured: &Measured, subject: &str, key: Key) -> Option<Spread> {
+    let values = measured.passes.iter().filter_map(|pass| pass.figures.get(subject)?.get(&key).copied());
     Spread::of(&values.collect::<Vec<_>>())
 }
 

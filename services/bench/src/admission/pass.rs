@@ -140,6 +140,10 @@ impl Pass {
     }
 }
 
+pub(super) fn picks_ns(arguments: &Arguments) -> Vec<u64> {
+    Bench::new(arguments, None).picks(arguments.calls)
+}
+
 /// Whose turn it is while a queue is worked off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Service {

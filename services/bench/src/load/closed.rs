@@ -4,25 +4,31 @@
 
 use std::cell::RefCell;
 use std::io;
-use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use super::{Connection, Outcome, on_this_thread};
+use super::{Connection, Outcome, Target, on_this_thread};
 use crate::bodies::Requests;
 
 /// A broken connection is opened again; more than this in one load means that nobody answers.
 const FAILURES_MAX: u64 = 1_000;
 
-/// `connections` clients, back to back, for `time`.
-pub fn closed(to: SocketAddr, connections: usize, requests: &Requests, time: Duration) -> io::Result<Outcome> {
+/// `connections` clients, back to back, for `time` from when all are connected.
+pub fn closed(to: &Target, connections: usize, requests: &Requests, time: Duration) -> io::Result<Outcome> {
     on_this_thread(async {
         let outcome = Rc::new(RefCell::new(Outcome::default()));
+        let mut open = Vec::with_capacity(connections);
+        for _ in 0..connections {
+            open.push(Connection::open(to).await?);
+        }
         let started = Instant::now();
-        let clients = (0..connections).map(|client| {
+        let until = started + time;
+        let clients = open.into_iter().enumerate().map(|(client, connection)| {
             // Clients start at different requests, so that they do not march in step.
-            let (first, requests, outcome) = (client * 7, requests.clone(), Rc::clone(&outcome));
-            tokio::task::spawn_local(async move { one_client(to, first, &requests, started + time, &outcome).await })
+            let (first, to, requests, outcome) = (client * 7, to.clone(), requests.clone(), Rc::clone(&outcome));
+            tokio::task::spawn_local(
+                async move { one_client(&to, connection, first, &requests, until, &outcome).await },
+            )
         });
         for client in clients.collect::<Vec<_>>() {
             client.await.map_err(io::Error::other)??;
@@ -34,13 +40,13 @@ pub fn closed(to: SocketAddr, connections: usize, requests: &Requests, time: Dur
 }
 
 async fn one_client(
-    to: SocketAddr,
+    to: &Target,
+    mut connection: Connection,
     first: usize,
     requests: &Requests,
     until: Instant,
     outcome: &RefCell<Outcome>,
 ) -> io::Result<()> {
-    let mut connection = Connection::open(to).await?;
     for number in first.. {
         let sent = Instant::now();
         if sent >= until {

@@ -6,13 +6,12 @@
 
 use std::cell::RefCell;
 use std::io;
-use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc;
 
-use super::{Connection, Outcome, on_this_thread};
+use super::{Connection, Outcome, Target, on_this_thread};
 use crate::bodies::Requests;
 
 /// Requests under way at once, room for a pause of some tenths of a second; beyond it the rate is more than the subject
@@ -35,7 +34,7 @@ struct State {
 }
 
 /// Requests at `rate` for `time`; waits for the last answers.
-pub fn open(to: SocketAddr, requests: &Requests, rate: Rate, time: Duration) -> io::Result<Outcome> {
+pub fn open(to: &Target, requests: &Requests, rate: Rate, time: Duration) -> io::Result<Outcome> {
     let (send, mut arrivals) = mpsc::channel(BACKLOG_MAX);
     let pacer = std::thread::Builder::new().name("pacer".to_owned()).spawn(move || pace(rate, time, &send))?;
     let mut outcome = on_this_thread(async {
@@ -50,8 +49,8 @@ pub fn open(to: SocketAddr, requests: &Requests, rate: Rate, time: Duration) -> 
                 state.borrow_mut().outcome.failed += 1;
                 continue;
             }
-            let (requests, state) = (requests.clone(), Rc::clone(&state));
-            tasks.spawn_local(async move { one_request(to, requests.get(number), due, &state).await });
+            let (to, requests, state) = (to.clone(), requests.clone(), Rc::clone(&state));
+            tasks.spawn_local(async move { one_request(&to, requests.get(number), due, &state).await });
         }
         while tasks.join_next().await.is_some() {}
         let mut outcome = std::mem::take(&mut state.borrow_mut().outcome);
@@ -62,7 +61,7 @@ pub fn open(to: SocketAddr, requests: &Requests, rate: Rate, time: Duration) -> 
     Ok(outcome)
 }
 
-async fn one_request(to: SocketAddr, request: &bytes::Bytes, due: Instant, state: &RefCell<State>) {
+async fn one_request(to: &Target, request: &bytes::Bytes, due: Instant, state: &RefCell<State>) {
     state.borrow_mut().under_way += 1;
     let idle = state.borrow_mut().idle.pop();
     let connection = match idle {

@@ -2,12 +2,17 @@
 
 use std::cell::Cell;
 use std::io;
-use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use super::{Connection, on_this_thread};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+
+use super::{Connection, Target, on_this_thread};
 use crate::bodies::Requests;
+
+/// For all streams to begin.
+const OPEN_WITHIN: Duration = Duration::from_secs(30);
 
 /// What the streams brought.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -21,16 +26,16 @@ pub struct Streamed {
 }
 
 /// Opens `count` streams, spread over `spread`, and reads each to its end.
-pub fn streams(to: SocketAddr, count: usize, requests: &Requests, spread: Duration) -> io::Result<Streamed> {
+pub fn streams(to: &Target, count: usize, requests: &Requests, spread: Duration) -> io::Result<Streamed> {
     on_this_thread(async {
         let seen = Rc::new(Cell::new(Streamed::default()));
         let started = Instant::now();
         let tasks = (0..count).map(|number| {
-            let (requests, seen) = (requests.clone(), Rc::clone(&seen));
+            let (to, requests, seen) = (to.clone(), requests.clone(), Rc::clone(&seen));
             let begin = tokio::time::Instant::now() + spread.mul_f64(number as f64 / count as f64);
             tokio::task::spawn_local(async move {
                 tokio::time::sleep_until(begin).await;
-                let (events, complete) = one_stream(to, &requests, number).await;
+                let (events, complete) = one_stream(&to, &requests, number).await;
                 let mut sum = seen.get();
                 sum.events += events;
                 sum.completed += u64::from(complete);
@@ -45,7 +50,47 @@ pub fn streams(to: SocketAddr, count: usize, requests: &Requests, spread: Durati
     })?
 }
 
-async fn one_stream(to: SocketAddr, requests: &Requests, number: usize) -> (u64, bool) {
+/// Opens `count` streams, waits until each has brought its first event, and calls `then` while all are open. They are
+/// cut afterwards. Fails when one ends or `OPEN_WITHIN` is over before.
+pub fn while_streams_are_open<T>(
+    to: &Target,
+    count: usize,
+    requests: &Requests,
+    then: impl FnOnce() -> T,
+) -> io::Result<T> {
+    on_this_thread(async {
+        let (begun, mut begins) = mpsc::unbounded_channel();
+        let mut tasks = JoinSet::new();
+        for number in 0..count {
+            let (to, requests, begun) = (to.clone(), requests.clone(), begun.clone());
+            tasks.spawn_local(async move {
+                let mut first = Some(begun);
+                let mut seen = |piece: &[u8]| {
+                    if memchr::memmem::find(piece, b"data:").is_some() {
+                        // Whoever counts may have given up.
+                        let _ = first.take().map(|first| first.send(()));
+                    }
+                };
+                Connection::open(&to).await?.exchange(requests.get(number), &mut seen).await
+            });
+        }
+        let all = async {
+            for _ in 0..count {
+                tokio::select! {
+                    _ = begins.recv() => {}
+                    Some(ended) = tasks.join_next() => {
+                        return Err(io::Error::other(format!("a stream ended while others began: {ended:?}")));
+                    }
+                }
+            }
+            Ok(())
+        };
+        tokio::time::timeout(OPEN_WITHIN, all).await.map_err(io::Error::from)??;
+        Ok(then())
+    })?
+}
+
+async fn one_stream(to: &Target, requests: &Requests, number: usize) -> (u64, bool) {
     let mut events = Events::default();
     let Ok(mut connection) = Connection::open(to).await else { return (0, false) };
     let result = connection.exchange(requests.get(number), &mut |piece| events.read(piece)).await;

@@ -3,27 +3,31 @@
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
 
-use super::{Running, wait_until_ready};
+use super::{Running, Site, first_answer, wait_until_ready};
 use crate::bodies::MODEL;
+use crate::certificate::Certificate;
+use crate::load::Target;
 use crate::process::Process;
 
 /// From start to the line that names the sockets.
 const BOUND_WITHIN: Duration = Duration::from_secs(10);
 
-/// Starts it on free ports and waits for `/readyz`.
-pub fn start(program: &Path, endpoints: &[SocketAddr], folder: &Path) -> anyhow::Result<Running> {
-    let config = folder.join("gateway.yaml");
-    std::fs::write(&config, configuration(endpoints))?;
+/// Starts it on free ports; it is ready when it says so and has answered once.
+pub(super) fn start(program: &Path, site: &Site<'_>, started: Instant) -> anyhow::Result<Running> {
+    let config = site.folder.join("gateway.yaml");
+    std::fs::write(&config, configuration(site.endpoints, site.certificate))?;
     let mut command = Command::new(program);
     command.arg("--config").arg(&config).args(["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"]);
-    let mut process = Process::start(command, folder.join("gateway.log")).context("the gateway")?;
-    let (data, admin) = sockets(&process.line(BOUND_WITHIN).context("the gateway")?)?;
+    let mut process = Process::start(command, site.folder.join("gateway.log")).context("the gateway")?;
+    let (address, admin) = sockets(&process.line(BOUND_WITHIN).context("the gateway")?)?;
+    let data = Target { address, tls: site.certificate.map(|made| made.client.clone()) };
+    let first_answer = first_answer(&mut process, &data, started).context("the gateway")?;
     wait_until_ready(&mut process, admin, "/readyz").context("the gateway")?;
-    Ok(Running { data, process: Some(process) })
+    Ok(Running { data, process: Some(process), first_answer })
 }
 
 fn sockets(line: &str) -> anyhow::Result<(SocketAddr, SocketAddr)> {
@@ -32,7 +36,8 @@ fn sockets(line: &str) -> anyhow::Result<(SocketAddr, SocketAddr)> {
     address("data").zip(address("admin")).with_context(|| format!("no sockets in `{line}`"))
 }
 
-fn configuration(endpoints: &[SocketAddr]) -> String {
+fn configuration(endpoints: &[SocketAddr], certificate: Option<&Certificate>) -> String {
+    let tls = certificate.map_or("", |_| "  tls: {secretRef: {name: front}}\n");
     let mut text = format!(
         "apiVersion: inference.sagemaker.aws.amazon.com/v1alpha1
 kind: InferenceGatewayConfig
@@ -41,8 +46,24 @@ spec:
   bbr: {{enabled: true}}
   schedulers:
   - {{name: llama, modelName: {MODEL}, modelSelector: {{matchLabels: {{app: llama}}}}, engineType: vllm}}
-"
+{tls}"
     );
+    if let Some(made) = certificate {
+        let indented = |pem: &str| pem.lines().map(|line| format!("    {line}\n")).collect::<String>();
+        text += &format!(
+            "---
+apiVersion: v1
+kind: Secret
+metadata: {{name: front}}
+type: kubernetes.io/tls
+stringData:
+  tls.crt: |
+{}  tls.key: |
+{}",
+            indented(&made.certificate_pem),
+            indented(&made.key_pem)
+        );
+    }
     for (number, endpoint) in endpoints.iter().enumerate() {
         text += &format!(
             "---
@@ -72,7 +93,7 @@ mod tests {
 
     #[test]
     fn every_endpoint_is_configured() {
-        let text = configuration(&["127.0.0.1:41".parse().unwrap(), "127.0.0.1:42".parse().unwrap()]);
+        let text = configuration(&["127.0.0.1:41".parse().unwrap(), "127.0.0.1:42".parse().unwrap()], None);
         assert_eq!(text.matches("kind: Endpoint\n").count(), 2);
         assert!(text.contains("spec: {address: 127.0.0.1, port: 42}"));
     }
