@@ -2,24 +2,18 @@
 //!
 //! The decisions are the product's own (`dispatch`, with `flow-control` and `scheduling` inside), the engines are the
 //! simulated ones of the `engine` crate, and what lies between them (clients, the network, looks at metrics pages) is
-//! played by [`world`]. Each file in `scenarios/` is one test; it says what must be seen, and a failure shows the table
+//! played by `bench::world`. Each file in `scenarios/` is one test; it says what must be seen, and a failure shows the table
 //! of what was expected beside what was seen. `cargo test -p tests --test simulation -- --nocapture` shows all tables.
 
-mod agenda;
-mod capacity;
+mod clients;
 mod expectation;
-mod knobs;
-mod ledger;
 mod measure;
-mod prompt;
 mod scenario;
-mod server;
 mod trial;
-mod world;
 
 use std::{collections::BTreeSet, fs, path::PathBuf};
 
-use knobs::Knobs;
+use bench::world::knobs::Knobs;
 use scenario::Scenario;
 use trial::Trial;
 

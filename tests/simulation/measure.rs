@@ -9,14 +9,14 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
+use bench::world::{
+    capacity::Capacity,
+    ledger::{Ledger, Outcome, Record},
+};
 use pool::Moment;
 use serde::Deserialize;
 
-use crate::{
-    capacity::Capacity,
-    expectation::Window,
-    ledger::{Ledger, Outcome, Record},
-};
+use crate::expectation::Window;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -7,9 +7,14 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use anyhow::{Context, Result, ensure};
+use bench::world::{
+    call::Answers,
+    knobs::Knobs,
+    stage::{Change, Machines},
+};
 use serde::Deserialize;
 
-use crate::{expectation::Expectation, knobs::Knobs};
+use crate::expectation::Expectation;
 
 /// One file.
 #[derive(Debug, Deserialize)]
@@ -32,18 +37,6 @@ pub(crate) struct Scenario {
     #[serde(default)]
     pub(crate) changes: Vec<Change>,
     pub(crate) expect: Vec<Expectation>,
-}
-
-/// Equal engines, one endpoint each.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Machines {
-    /// A name of `engine::Profile`.
-    pub(crate) profile: String,
-    pub(crate) count: usize,
-    /// Requests in one batch, at most: as the profile says unless given.
-    #[serde(default)]
-    pub(crate) batch_max: Option<u32>,
 }
 
 /// Requests of one kind, from open-loop clients: they come whatever becomes of the ones before.
@@ -73,17 +66,6 @@ pub(crate) struct Class {
     /// The one endpoint, by number, that its requests must go to.
     #[serde(default)]
     pub(crate) only: Option<usize>,
-}
-
-/// How an answer comes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum Answers {
-    /// Token by token.
-    #[default]
-    Streamed,
-    /// At the end: until then nothing is seen of it.
-    Whole,
 }
 
 /// A number drawn for each request.
@@ -133,38 +115,6 @@ pub(crate) struct Burst {
     pub(crate) at_s: f64,
     pub(crate) class: String,
     pub(crate) requests: u32,
-}
-
-/// Something happens to an endpoint.
-#[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Change {
-    /// After the scenario's beginning.
-    pub(crate) at_s: f64,
-    /// Its number; all of them without one.
-    #[serde(default)]
-    pub(crate) endpoint: Option<usize>,
-    pub(crate) does: Deed,
-}
-
-/// What an endpoint can do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum Deed {
-    /// Its process is gone: connections are refused and streams cut. The configuration still names it.
-    Dies,
-    /// A new process at the same address, empty.
-    Returns,
-    /// It takes no new work and finishes what it has.
-    Drains,
-    /// The configuration no longer names it.
-    Leaves,
-    /// The configuration names it again: a new life with a new id and an empty engine.
-    Joins,
-    /// Its metrics page hangs; it serves on.
-    Mutes,
-    /// Its metrics page answers again.
-    Speaks,
 }
 
 impl Scenario {

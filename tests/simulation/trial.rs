@@ -7,16 +7,22 @@
 use std::fmt::Write as _;
 
 use anyhow::{Result, ensure};
-use dispatch::Settings;
-
-use crate::{
+use bench::world::{
+    Router, World,
     capacity::{self, Capacity},
-    expectation::{Expectation, Over, Window},
     knobs::Knobs,
     ledger::Ledger,
+    stage::{Change, Hops, Machines, Stage},
+};
+use dispatch::Settings;
+use engine::Profile;
+use fastrand::Rng;
+
+use crate::{
+    clients,
+    expectation::{Expectation, Over, Window},
     measure::measure,
-    scenario::{Phase, Scenario},
-    world::{Course, World},
+    scenario::{Class, Phase, Scenario},
 };
 
 /// Of the fleet's capacity: what counts as no load.
@@ -42,18 +48,21 @@ struct Finding<'a> {
 impl<'a> Trial<'a> {
     /// Runs it, with `twist` on top of the scenario's own settings.
     pub(crate) fn run(scenario: &'a Scenario, twist: &Knobs) -> Result<Self> {
-        let capacities = capacity::of_classes(scenario)?;
+        let capacities = capacities(scenario)?;
         let rates: Vec<f64> = capacities.iter().map(|capacity| capacity.requests_per_s).collect();
         let mut settings = Settings::default();
         scenario.settings.apply(&mut settings);
         twist.apply(&mut settings);
-        let run = |settings: Settings, phases, with_changes| -> Result<Ledger> {
-            Ok(World::new(scenario, Course { settings, phases, with_changes }, &rates)?.run())
+        let fleet = Machines::endpoints(&scenario.fleet)?;
+        let run = |settings: Settings, phases: &[Phase], changes: &[Change]| {
+            let stage = stage(scenario, fleet.clone(), phases, changes);
+            let calls = clients::calls(scenario, phases, &rates);
+            World::new(&stage, &calls, &Router::Product { settings: settings.into(), gateways: 1 }).run()
         };
         let compares = |over| scenario.expect.iter().any(|expectation| expectation.over == Some(over));
         let unloaded = if compares(Over::Unloaded) {
             let phases = unloaded_phases(scenario, &rates);
-            Some((run(settings.clone(), phases.clone(), false)?, phases))
+            Some((run(settings.clone(), &phases, &[]), phases))
         } else {
             None
         };
@@ -61,11 +70,11 @@ impl<'a> Trial<'a> {
             Some(other) => {
                 let mut settings = settings.clone();
                 other.apply(&mut settings);
-                Some(run(settings, scenario.phases.clone(), true)?)
+                Some(run(settings, &scenario.phases, &scenario.changes))
             }
             None => None,
         };
-        let own = run(settings, scenario.phases.clone(), true)?;
+        let own = run(settings, &scenario.phases, &scenario.changes);
         Ok(Self { scenario, capacities, own, unloaded, other })
     }
 
@@ -132,4 +141,35 @@ fn unloaded_phases(scenario: &Scenario, rates: &[f64]) -> Vec<Phase> {
         bursts: Vec::new(),
     };
     scenario.classes.keys().zip(rates).map(phase).collect()
+}
+
+/// Of the scenario's fleet for each class, in the order of their names. Classes of one shape are measured once.
+fn capacities(scenario: &Scenario) -> Result<Vec<Capacity>> {
+    let mut known: Vec<(&Class, Capacity)> = Vec::new();
+    let kinds = scenario.fleet.iter().map(|machines| Ok((machines.profile()?, machines.count)));
+    let kinds: Vec<(Profile, usize)> = kinds.collect::<Result<_>>()?;
+    for class in scenario.classes.values() {
+        let source = || {
+            let mut rng = Rng::with_seed(scenario.seed);
+            move |serial| clients::draft(class, scenario.seed, serial, &mut rng)
+        };
+        let capacity = match known.iter().find(|(other, _)| other.is_like(class)) {
+            Some(&(_, capacity)) => capacity,
+            None => capacity::of_fleet(&kinds, source, scenario.seed),
+        };
+        known.push((class, capacity));
+    }
+    Ok(known.into_iter().map(|(_, capacity)| capacity).collect())
+}
+
+fn stage(scenario: &Scenario, fleet: Vec<Profile>, phases: &[Phase], changes: &[Change]) -> Stage {
+    Stage {
+        seed: scenario.seed,
+        fleet,
+        hops: Hops::NEAR,
+        changes: changes.to_vec(),
+        classes: scenario.classes.keys().cloned().collect(),
+        length: std::time::Duration::from_secs_f64(phases.iter().map(|phase| phase.seconds).sum()),
+        patience: Stage::PATIENCE,
+    }
 }

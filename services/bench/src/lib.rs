@@ -5,7 +5,8 @@
 //! and static backend are small and live in this process: what costs CPU in the measured process is that process.
 //!
 //! Programs are measured as processes that are started; of the gateway's crates this one imports only pure ones, whose
-//! own time is taken in process.
+//! own time is taken in process, and whose decisions `quality` judges on the virtual time of [`world`], where simulated
+//! engines answer.
 
 pub mod admission;
 pub mod backend;
@@ -17,7 +18,9 @@ pub mod load;
 pub mod machine;
 pub mod peers;
 pub mod process;
+pub mod quality;
 pub mod report;
 pub mod statistics;
 pub mod subject;
 pub mod wire;
+pub mod world;

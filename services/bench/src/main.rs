@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use bench::subject::bare;
-use bench::{admission, controller, cost};
+use bench::{admission, controller, cost, quality};
 use clap::{Parser, Subcommand};
 
 #[global_allocator]
@@ -28,6 +28,8 @@ enum Measurement {
     Admission(admission::Arguments),
     /// What the controller takes with many configurations, working and idle
     Controller(controller::Arguments),
+    /// Who answers first: the gateway's decisions beside other ways to route, on simulated engines
+    Quality(quality::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -36,6 +38,7 @@ fn main() -> ExitCode {
         Measurement::Bare(arguments) => bare::run(&arguments),
         Measurement::Admission(arguments) => admission::run(&arguments),
         Measurement::Controller(arguments) => controller::run(&arguments),
+        Measurement::Quality(arguments) => quality::run(&arguments),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -9,7 +9,7 @@ use serde::Deserialize;
 /// What is not named stays as it was.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Knobs {
+pub struct Knobs {
     fairness: Option<Sharing>,
     ordering: Option<Order>,
     eviction: Option<Evicts>,
@@ -56,7 +56,7 @@ enum Order {
 }
 
 impl Knobs {
-    pub(crate) fn apply(&self, settings: &mut Settings) {
+    pub fn apply(&self, settings: &mut Settings) {
         let flow = &mut settings.flow;
         if let Some(fairness) = self.fairness {
             flow.fairness = match fairness {

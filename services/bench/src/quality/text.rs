@@ -1,0 +1,88 @@
+//! Prompts as what they are made of: pieces of text, of which some are shared with other prompts.
+//!
+//! A block's hash is that of the pieces it covers, so two prompts share exactly the leading blocks in which they agree,
+//! as the gateway sees them (64 tokens, chained) and as an engine does (16 tokens).
+
+use engine::BlockHash;
+
+use crate::world::call::{Draft, ENGINE_BLOCK_TOKENS, mix};
+
+/// A piece of text: the same number is the same text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Piece {
+    pub text: u64,
+    pub tokens: u32,
+}
+
+/// A request with this prompt. Of the prompt and the answer, `shared_tokens` may be met again in other prompts: an engine
+/// is told what they contain.
+pub fn draft(prompt: &[Piece], answer: Piece, shared_tokens: u32, adapter: Option<u32>) -> Draft {
+    let prompt_tokens = prompt.iter().map(|piece| piece.tokens).sum::<u32>().max(1);
+    let whole = |block_tokens: u32, tokens: u32| (0..tokens / block_tokens).map(move |block| block * block_tokens);
+    let mut chain = adapter.map_or(0, |adapter| u64::from(adapter) + 1);
+    let prefix = whole(dispatch::BLOCK_TOKENS, prompt_tokens).map(|from| {
+        chain = mix(chain, content(prompt, None, from, dispatch::BLOCK_TOKENS));
+        chain
+    });
+    let known = shared_tokens.min(prompt_tokens + answer.tokens);
+    let blocks = whole(ENGINE_BLOCK_TOKENS, known)
+        .map(|from| BlockHash(content(prompt, Some(answer), from, ENGINE_BLOCK_TOKENS)));
+    Draft {
+        prompt_tokens,
+        output_tokens: answer.tokens.max(1),
+        prefix: prefix.collect(),
+        blocks: blocks.collect(),
+        adapter,
+    }
+}
+
+/// Of the tokens from `from` on.
+fn content(prompt: &[Piece], answer: Option<Piece>, from: u32, tokens: u32) -> u64 {
+    let (mut begins, mut hash) = (0, 0);
+    for piece in prompt.iter().copied().chain(answer) {
+        let ends = begins + piece.tokens;
+        if begins < from + tokens && ends > from {
+            hash = mix(
+                hash,
+                mix(piece.text, u64::from(from.saturating_sub(begins)) << 32 | u64::from(begins.saturating_sub(from))),
+            );
+        }
+        begins = ends;
+    }
+    hash
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prompts_share_the_blocks_in_which_they_agree() {
+        let system = Piece { text: 1, tokens: 200 };
+        let answer = |text| Piece { text, tokens: 50 };
+        let one = draft(&[system, Piece { text: 2, tokens: 300 }], answer(3), 200, None);
+        let other = draft(&[system, Piece { text: 4, tokens: 900 }], answer(5), 200, None);
+        let alike = |a: &[u64], b: &[u64]| a.iter().zip(b).take_while(|(a, b)| a == b).count();
+        assert_eq!((one.prefix.len(), alike(&one.prefix, &other.prefix)), (7, 3));
+        assert_eq!((one.blocks.len(), one.blocks == other.blocks), (12, true));
+    }
+
+    #[test]
+    fn the_next_turn_begins_with_the_one_before_and_its_answer() {
+        let (question, answer) = (Piece { text: 1, tokens: 100 }, Piece { text: 2, tokens: 92 });
+        let first = draft(&[question], answer, u32::MAX, None);
+        let next =
+            draft(&[question, answer, Piece { text: 3, tokens: 64 }], Piece { text: 4, tokens: 10 }, u32::MAX, None);
+        assert_eq!(first.blocks.len(), 12);
+        assert_eq!(first.blocks, next.blocks[..12]);
+        assert_eq!(first.prefix, next.prefix[..1]);
+    }
+
+    #[test]
+    fn another_adapter_is_another_prefix() {
+        let prompt = [Piece { text: 1, tokens: 640 }];
+        let with = |adapter| draft(&prompt, Piece { text: 2, tokens: 1 }, 640, adapter).prefix;
+        assert_ne!(with(None)[0], with(Some(0))[0]);
+        assert_ne!(with(Some(1))[9], with(Some(0))[9]);
+    }
+}
