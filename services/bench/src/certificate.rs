@@ -9,6 +9,8 @@ use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, SanType}
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
+use crate::load::Tls;
+
 /// A certificate for 127.0.0.1 and its key, as files.
 #[derive(Clone, Debug)]
 pub struct Certificate {
@@ -18,7 +20,7 @@ pub struct Certificate {
     pub certificate_pem: String,
     pub key_pem: String,
     /// Trusts it, and keeps no session: what is measured are requests on kept connections.
-    pub client: Arc<ClientConfig>,
+    pub client: Tls,
 }
 
 impl Certificate {
@@ -43,7 +45,7 @@ impl Certificate {
             .with_safe_default_protocol_versions()?
             .with_root_certificates(roots)
             .with_no_client_auth();
-        let client = Arc::new(config);
+        let client = Tls::to("127.0.0.1", Arc::new(config))?;
         Ok(Self { certificate: certificate_file, key: key_file, certificate_pem, key_pem, client })
     }
 }

@@ -33,8 +33,23 @@ pub use waiting::while_bodies_wait;
 #[derive(Clone, Debug)]
 pub struct Target {
     pub address: SocketAddr,
-    /// Who is trusted, when it speaks TLS.
-    pub tls: Option<Arc<ClientConfig>>,
+    /// When it speaks TLS.
+    pub tls: Option<Tls>,
+}
+
+/// Who is trusted, and the name that a certificate must be for.
+#[derive(Clone, Debug)]
+pub struct Tls {
+    config: Arc<ClientConfig>,
+    name: ServerName<'static>,
+}
+
+impl Tls {
+    /// # Errors
+    /// `name` is neither a DNS name nor an address.
+    pub fn to(name: &str, config: Arc<ClientConfig>) -> io::Result<Self> {
+        Ok(Self { config, name: ServerName::try_from(name.to_owned()).map_err(io::Error::other)? })
+    }
 }
 
 impl From<SocketAddr> for Target {
@@ -78,12 +93,11 @@ impl Connection {
     pub async fn open(to: &Target) -> io::Result<Self> {
         let stream = TcpStream::connect(to.address).await?;
         stream.set_nodelay(true)?;
-        let Some(config) = &to.tls else {
+        let Some(tls) = &to.tls else {
             let (from, writer) = stream.into_split();
             return Ok(Self { reader: Reader::new(Box::new(from)), writer: Box::new(writer), closes: false });
         };
-        let name = ServerName::from(to.address.ip());
-        let stream = TlsConnector::from(Arc::clone(config)).connect(name, stream).await?;
+        let stream = TlsConnector::from(Arc::clone(&tls.config)).connect(tls.name.clone(), stream).await?;
         let (from, writer) = tokio::io::split(stream);
         Ok(Self { reader: Reader::new(Box::new(from)), writer: Box::new(writer), closes: false })
     }
@@ -124,7 +138,7 @@ pub fn once(to: &Target, request: &Bytes) -> io::Result<u16> {
 }
 
 /// A runtime for one load, on the calling thread.
-fn on_this_thread<T>(load: impl Future<Output = T>) -> io::Result<T> {
+pub(crate) fn on_this_thread<T>(load: impl Future<Output = T>) -> io::Result<T> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     Ok(tokio::task::LocalSet::new().block_on(&runtime, load))
 }

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use bench::subject::bare;
-use bench::{admission, controller, cost, quality};
+use bench::{admission, controller, cost, live, quality, real};
 use clap::{Parser, Subcommand};
 
 #[global_allocator]
@@ -30,6 +30,10 @@ enum Measurement {
     Controller(controller::Arguments),
     /// Who answers first: the gateway's decisions beside other ways to route, on simulated engines
     Quality(quality::Arguments),
+    /// A scenario of `quality` in real time: the gateway, peers, and simulated model servers as processes
+    Real(real::Arguments),
+    /// Real deployments beside each other: the same calls to each, in alternating passes
+    Live(live::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -39,6 +43,8 @@ fn main() -> ExitCode {
         Measurement::Admission(arguments) => admission::run(&arguments),
         Measurement::Controller(arguments) => controller::run(&arguments),
         Measurement::Quality(arguments) => quality::run(&arguments),
+        Measurement::Real(arguments) => real::run(&arguments),
+        Measurement::Live(arguments) => live::run(&arguments),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -81,7 +81,7 @@ impl Ledger {
 }
 
 impl Record {
-    pub(super) fn of(call: &Call) -> Self {
+    pub(crate) fn of(call: &Call) -> Self {
         Self {
             class: call.class,
             flow: call.flow,
