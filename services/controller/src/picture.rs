@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use api::cluster::Objects;
+use api::cluster::{Kept, ObjectKey, Objects};
 use serde_json::Value;
 
 use crate::{
@@ -38,6 +38,12 @@ impl Picture {
     pub fn ours(&self, id: &Id) -> Option<&Seen> {
         self.owned.get(id).map(Arc::as_ref)
     }
+}
+
+/// Those of one namespace.
+pub fn inside<'a, T>(all: &'a Kept<T>, namespace: &str) -> impl Iterator<Item = &'a Arc<T>> {
+    let from = ObjectKey::new(namespace, "");
+    all.range(from..).take_while(move |(key, _)| key.namespace == namespace).map(|(_, it)| it)
 }
 
 /// Takes away what nobody reads, which is more than half of most objects.

@@ -8,12 +8,15 @@ mod gateways;
 pub(crate) mod tests;
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, hash_map::DefaultHasher},
+    hash::{Hash, Hasher},
     net::IpAddr,
+    sync::Arc,
 };
 
 use api::{
     cluster::{Gateway, ObjectKey},
+    document::InferenceGatewayConfigSpec,
     names,
 };
 use serde_json::Value;
@@ -22,7 +25,7 @@ use crate::{
     difference::sealed,
     judge::{Judged, Verdict},
     kind::{Id, Kind},
-    picture::{Picture, number},
+    picture::{Picture, inside, number},
     wanted::{Plane, Settings, config::Asked, id_of},
 };
 
@@ -73,35 +76,115 @@ pub struct Wishes<'a> {
     pub imported: &'a BTreeMap<ObjectKey, String>,
 }
 
-/// The writes that are due, by subject. Subjects that need none are listed with none.
-#[must_use]
-pub fn plan(picture: &Picture, wishes: Wishes<'_>, settled: &Settled) -> BTreeMap<Subject, Vec<Action>> {
-    let mut due = BTreeMap::new();
-    let by_subject = owned_by_subject(picture);
-    let nothing = BTreeSet::new();
-    for (key, judged) in wishes.configs {
-        let subject = Subject::Config(key.clone());
-        let Verdict::InForce(spec) = &judged.verdict else { continue };
-        let gateway = ObjectKey::new(&wishes.settings.system_namespace, &key.name);
-        let pods = plane_pods(picture, wishes.settings, &gateway);
-        let name = names::data_plane(&gateway.namespace, &gateway.name);
-        let asked = Asked {
-            settings: wishes.settings,
-            key,
-            uid: &judged.object.metadata.uid,
-            spec,
-            pods: &pods,
-            autoscaled: picture.autoscaled.contains(&name),
-            imported: wishes.imported.get(key).map(String::as_str),
-        };
-        let anchor = Plane::anchor(wishes.settings, &gateway, &asked.marks());
-        let wanted = with_anchor(picture, anchor, |uid| asked.objects(uid));
-        let owned = by_subject.get(&subject).unwrap_or(&nothing);
-        due.insert(subject, writes(picture, wanted, owned, settled));
+/// Plans, and remembers for which configs there was nothing to do: with thousands of objects, working out again and again
+/// that nothing is due costs more than all writes. What it remembers changes no plan.
+#[derive(Clone, Debug, Default)]
+pub struct Planner {
+    /// What each config looked like when nothing was due for it.
+    quiet: BTreeMap<ObjectKey, Looks>,
+}
+
+/// Everything that a config's plan depends on, but for the process's own settings.
+#[derive(Clone, Debug, PartialEq)]
+struct Looks {
+    spec: ByAddress<InferenceGatewayConfigSpec>,
+    uid: String,
+    pods: Vec<(IpAddr, bool)>,
+    autoscaled: bool,
+    imported: Option<String>,
+    absent: BTreeSet<Kind>,
+    /// Ids, uids and versions of its objects, hashed.
+    owned: u64,
+}
+
+/// Equal when it is the very same value, which costs nothing to find out.
+#[derive(Clone, Debug)]
+struct ByAddress<T>(Arc<T>);
+
+impl<T> PartialEq for ByAddress<T> {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
     }
-    gateways::plan(picture, wishes, settled, &by_subject, &mut due);
-    collect_garbage(picture, wishes, &by_subject, &mut due);
-    due
+}
+
+impl Planner {
+    /// The writes that are due, by subject. Subjects that need none are listed with none.
+    #[must_use]
+    pub fn plan(&mut self, picture: &Picture, wishes: Wishes<'_>, settled: &Settled) -> BTreeMap<Subject, Vec<Action>> {
+        let mut due = BTreeMap::new();
+        let by_subject = owned_by_subject(picture);
+        let nothing = BTreeSet::new();
+        self.quiet.retain(|key, _| wishes.configs.contains_key(key));
+        for (key, judged) in wishes.configs {
+            let Verdict::InForce(spec) = &judged.verdict else { continue };
+            let subject = Subject::Config(key.clone());
+            let owned = by_subject.get(&subject).unwrap_or(&nothing);
+            let looks = Looks::of(picture, wishes, key, judged, spec, owned);
+            let actions = match self.quiet.get(key) == Some(&looks) {
+                true => Vec::new(),
+                false => of_config(picture, wishes, key, &looks, owned, settled),
+            };
+            if actions.is_empty() {
+                self.quiet.insert(key.clone(), looks);
+            } else {
+                self.quiet.remove(key);
+            }
+            due.insert(subject, actions);
+        }
+        gateways::plan(picture, wishes, settled, &by_subject, &mut due);
+        collect_garbage(picture, wishes, &by_subject, &mut due);
+        due
+    }
+}
+
+impl Looks {
+    fn of(
+        picture: &Picture,
+        wishes: Wishes<'_>,
+        key: &ObjectKey,
+        judged: &Judged,
+        spec: &Arc<InferenceGatewayConfigSpec>,
+        owned: &BTreeSet<&Id>,
+    ) -> Self {
+        let gateway = ObjectKey::new(&wishes.settings.system_namespace, &key.name);
+        let mut hasher = DefaultHasher::new();
+        for id in owned {
+            let seen = picture.ours(id).map(|seen| (seen.version, &seen.uid, seen.is_going));
+            (id, seen).hash(&mut hasher);
+        }
+        Self {
+            spec: ByAddress(Arc::clone(spec)),
+            uid: judged.object.metadata.uid.clone(),
+            pods: plane_pods(picture, wishes.settings, &gateway),
+            autoscaled: picture.autoscaled.contains(&names::data_plane(&gateway.namespace, &gateway.name)),
+            imported: wishes.imported.get(key).cloned(),
+            absent: picture.absent.clone(),
+            owned: hasher.finish(),
+        }
+    }
+}
+
+fn of_config(
+    picture: &Picture,
+    wishes: Wishes<'_>,
+    key: &ObjectKey,
+    looks: &Looks,
+    owned: &BTreeSet<&Id>,
+    settled: &Settled,
+) -> Vec<Action> {
+    let asked = Asked {
+        settings: wishes.settings,
+        key,
+        uid: &looks.uid,
+        spec: &looks.spec.0,
+        pods: &looks.pods,
+        autoscaled: looks.autoscaled,
+        imported: looks.imported.as_deref(),
+    };
+    let gateway = ObjectKey::new(&wishes.settings.system_namespace, &key.name);
+    let anchor = Plane::anchor(wishes.settings, &gateway, &asked.marks());
+    let wanted = with_anchor(picture, anchor, |uid| asked.objects(uid));
+    writes(picture, wanted, owned, settled)
 }
 
 /// The anchor, and once it is there, all that hangs on it.
@@ -205,14 +288,10 @@ fn collect_garbage(
 /// Pods of a Gateway's data plane that have an address, each with whether it serves.
 fn plane_pods(picture: &Picture, settings: &Settings, gateway: &ObjectKey) -> Vec<(IpAddr, bool)> {
     let name = names::fitted(&gateway.name);
-    let mut pods: Vec<(IpAddr, bool)> = picture
-        .objects
-        .pods
-        .values()
+    let mut pods: Vec<(IpAddr, bool)> = inside(&picture.objects.pods, &settings.system_namespace)
         .filter(|pod| {
             let metadata = &pod.metadata;
-            metadata.namespace == settings.system_namespace
-                && metadata.label(names::GATEWAY_NAME_LABEL) == Some(&name)
+            metadata.label(names::GATEWAY_NAME_LABEL) == Some(&name)
                 && metadata.label(names::GATEWAY_NAMESPACE_LABEL) == Some(&gateway.namespace)
                 && !pod.has_ended()
         })

@@ -37,7 +37,7 @@ use crate::{
     leader::Leadership,
     mirror::Mirror,
     picture::Picture,
-    plan::{Action, Subject, Wishes, plan},
+    plan::{Action, Planner, Subject, Wishes},
     status::{self, Certificate},
     wanted::Settings,
 };
@@ -46,6 +46,11 @@ use crate::{
 const RESYNC: Duration = Duration::from_secs(300);
 /// Between two looks: changes come in bursts.
 const SETTLE: Duration = Duration::from_millis(25);
+/// Before the next look it rests so many times as long as the last one took, so that pods that come and go by the
+/// thousand take a small part of a core,
+const REST: u32 = 4;
+/// but no longer than this.
+const REST_MAX: Duration = Duration::from_millis(500);
 /// Subjects that are worked on at once.
 const AT_ONCE: usize = 8;
 
@@ -66,28 +71,39 @@ pub struct Reconciler {
     pub jobs: watch::Sender<BTreeMap<ObjectKey, Job>>,
 }
 
+/// What is kept from look to look.
+#[derive(Default)]
+struct Memory {
+    judge: Judge,
+    planner: Planner,
+    patience: Patience,
+}
+
 impl Reconciler {
     /// Works until the process ends.
     pub async fn run(self) {
-        let mut judge = Judge::default();
-        let mut patience = Patience::default();
+        let mut memory = Memory::default();
+        let mut pause = SETTLE;
         let mut leading = self.leadership.changes();
         loop {
-            let waits = [patience.next(), self.statuses.next(), Some(Instant::now() + RESYNC)];
+            let waits = [memory.patience.next(), self.statuses.next(), Some(Instant::now() + RESYNC)];
             let next = waits.into_iter().flatten().min().unwrap_or_else(Instant::now);
             tokio::select! {
                 () = self.mirror.changed() => {}
                 changed = leading.changed() => if changed.is_err() { return },
                 () = sleep_until(next) => {}
             }
-            sleep(SETTLE).await;
+            sleep(pause).await;
             let held = *leading.borrow_and_update();
             let Some(picture) = self.mirror.picture().filter(|_| held) else { continue };
-            self.look(&picture, &mut judge, &mut patience).await;
+            let began = Instant::now();
+            self.look(&picture, &mut memory).await;
+            pause = (began.elapsed() * REST).clamp(SETTLE, REST_MAX);
         }
     }
 
-    async fn look(&self, picture: &Picture, judge: &mut Judge, patience: &mut Patience) {
+    async fn look(&self, picture: &Picture, memory: &mut Memory) {
+        let Memory { judge, planner, patience } = memory;
         let configs = judge.judge(&picture.objects, &self.settings);
         self.jobs.send_if_modified(|known| {
             let jobs = jobs(picture, &configs, &self.settings);
@@ -97,7 +113,7 @@ impl Reconciler {
         });
         let imported = self.imported(&configs);
         let wishes = Wishes { settings: &self.settings, configs: &configs, imported: &imported };
-        let due = plan(picture, wishes, &self.writer.settled());
+        let due = planner.plan(picture, wishes, &self.writer.settled());
         patience.keep(|subject| due.contains_key(subject));
         let now = Instant::now();
         let due: Vec<_> = due.into_iter().filter(|(subject, _)| patience.is_due(subject, now)).collect();

@@ -19,7 +19,7 @@ use crate::{
     events::{Notice, Tone},
     judge::{Judged, Verdict},
     kind::{Id, Kind},
-    picture::Picture,
+    picture::{Picture, inside},
     wanted::{Settings, config::Tls},
 };
 
@@ -236,9 +236,8 @@ fn certificate(spec: &InferenceGatewayConfigSpec, found: Option<&Certificate>, c
 
 fn scheduler(key: &ObjectKey, scheduler: &SchedulerSpec, plane: &PlaneState, known: Known<'_>) -> SchedulerSays {
     let selector = &scheduler.model_selector;
-    let pods = known.picture.objects.pods.values().filter(|pod| {
-        pod.metadata.namespace == key.namespace && !pod.has_ended() && selects(selector, &pod.metadata.labels)
-    });
+    let pods = inside(&known.picture.objects.pods, &key.namespace)
+        .filter(|pod| !pod.has_ended() && selects(selector, &pod.metadata.labels));
     let (all, serving) = pods.fold((0_u32, 0_u32), |(all, serving), pod| (all + 1, serving + u32::from(pod.serves())));
     let mut conditions = vec![match (all, serving) {
         (0, _) => claim("EndpointsReady", false, "NoMatchingPods", "modelSelector matches no pod of this namespace"),

@@ -5,6 +5,8 @@ use api::{
     names,
 };
 
+use crate::picture::inside;
+
 /// Most addresses that a status tells of: the Gateway API allows 16.
 const ADDRESSES_MAX: usize = 16;
 
@@ -30,8 +32,7 @@ impl Plane {
         let key = ObjectKey::new(system_namespace, names::data_plane(&gateway.namespace, &gateway.name));
         let addresses = objects.services.get(&key).map(|it| addresses(it)).unwrap_or_default();
         let name = names::fitted(&gateway.name);
-        let pods = objects.pods.iter().filter(|(key, _)| key.namespace == system_namespace);
-        let serves = pods.map(|(_, pod)| pod).any(|pod| {
+        let serves = inside(&objects.pods, system_namespace).any(|pod| {
             pod.metadata.label(names::GATEWAY_NAME_LABEL) == Some(name.as_str())
                 && pod.metadata.label(names::GATEWAY_NAMESPACE_LABEL) == Some(gateway.namespace.as_str())
                 && pod.serves()

@@ -25,6 +25,10 @@ pub(super) fn is_of_class(picture: &Picture, gateway: &Gateway) -> bool {
     class.is_some_and(|class| class.spec.controller_name == names::CONTROLLER_NAME)
 }
 
+fn is_a_configs(gateway: &Gateway) -> bool {
+    gateway.metadata.label(names::CONFIG_NAME_LABEL).is_some()
+}
+
 pub(super) fn plan(
     picture: &Picture,
     wishes: Wishes<'_>,
@@ -32,12 +36,15 @@ pub(super) fn plan(
     owned: &BTreeMap<&Subject, BTreeSet<&Id>>,
     due: &mut BTreeMap<Subject, Vec<Action>>,
 ) {
+    // Most clusters have none, and attaching all routes is work.
+    if picture.objects.gateways.values().all(|gateway| is_a_configs(gateway)) {
+        return;
+    }
     let attached: Attached = routing::attach(&picture.objects, names::CONTROLLER_NAME);
     let nothing = BTreeSet::new();
     for (key, state) in &attached.gateways {
         let Some(gateway) = picture.objects.gateways.get(key) else { continue };
-        let is_a_configs = gateway.metadata.label(names::CONFIG_NAME_LABEL).is_some();
-        if is_a_configs || gateway.metadata.is_going() {
+        if is_a_configs(gateway) || gateway.metadata.is_going() {
             continue;
         }
         let marks = Marks::of_gateway(key);

@@ -1,6 +1,6 @@
 //! The plan against a pretended API server: writes are done one by one, and every place to stop at is tried.
 
-use std::sync::Arc;
+use std::{cell::RefCell, sync::Arc};
 
 use api::cluster::{Namespace, Object, ObjectMeta, Objects, Pod};
 use proptest::prelude::*;
@@ -27,6 +27,7 @@ pub(crate) fn settings() -> Settings {
 pub(crate) struct Pretended {
     pub(crate) picture: Picture,
     bodies: BTreeMap<Id, Value>,
+    planner: RefCell<Planner>,
     next: u64,
     pub(crate) writes: usize,
 }
@@ -46,7 +47,9 @@ impl Pretended {
         self.bodies[id].clone()
     }
 
-    pub(crate) fn put(&mut self, id: Id, body: Value) {
+    pub(crate) fn put(&mut self, id: Id, mut body: Value) {
+        self.next += 1;
+        body["metadata"]["resourceVersion"] = json!(self.next.to_string());
         self.picture.owned.insert(id.clone(), Arc::new(Seen::new(id.kind, body.clone())));
         self.bodies.insert(id, body);
     }
@@ -62,7 +65,17 @@ impl Pretended {
     pub(crate) fn due(&self) -> Vec<Action> {
         let (configs, settings, imported) = (self.configs(), settings(), BTreeMap::new());
         let wishes = Wishes { settings: &settings, configs: &configs, imported: &imported };
-        plan(&self.picture, wishes, &Settled::new()).into_values().flatten().collect()
+        let fresh = Planner::default().plan(&self.picture, wishes, &Settled::new());
+        // The second time it remembers.
+        let mut planner = self.planner.borrow_mut();
+        for _ in 0..2 {
+            assert_eq!(
+                planner.plan(&self.picture, wishes, &Settled::new()),
+                fresh,
+                "what is remembered changes no plan"
+            );
+        }
+        fresh.into_values().flatten().collect()
     }
 
     fn act(&mut self, action: &Action) {
