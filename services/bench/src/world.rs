@@ -295,7 +295,7 @@ impl<'a> World<'a> {
         asked.tried.push(id);
         asked.attempt += 1;
         asked.at_server = Some(server);
-        self.agenda.put(now + self.way, Happening::Reaches { request, server, id });
+        self.agenda.put(now + self.way_there(), Happening::Reaches { request, server, id });
     }
 
     fn record(&mut self, request: u64) -> &mut Record {

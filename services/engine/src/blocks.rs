@@ -102,6 +102,11 @@ impl BlockPool {
         chains.iter().take(max).map_while(|chain| self.cached.get(chain).copied()).collect()
     }
 
+    /// How many blocks hold the leading part of these chains.
+    pub(crate) fn count_found(&self, chains: impl Iterator<Item = ChainHash>) -> u32 {
+        chains.take_while(|chain| self.cached.contains_key(chain)).count() as u32
+    }
+
     /// Of these found blocks, how many are free, that is, would be taken off the free queue by [`Self::hold`].
     pub(crate) fn count_free(&self, found: &[BlockIndex]) -> u32 {
         found.iter().filter(|index| self.blocks[index.get()].holders == 0).count() as u32

@@ -19,6 +19,7 @@ use crate::{
 
 mod admission;
 mod batch;
+mod foresight;
 mod outcome;
 mod sequence;
 

@@ -205,7 +205,7 @@ const fn whole() -> f64 {
 }
 
 const fn seconds_min() -> f64 {
-    240.0
+    60.0
 }
 
 fn loads() -> Vec<f64> {

@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 use fastrand::Rng;
+use pool::Moment;
 
 use super::{Router, World};
 use crate::world::ledger::Outcome;
@@ -95,9 +96,23 @@ impl World<'_> {
         }
     }
 
-    /// Where the first token comes soonest.
+    /// Where the first token comes soonest. What is on its way has been submitted already: see [`World::way_there`].
     fn soonest(&self, request: u64, ready: &[bool]) -> Option<usize> {
-        let _ = (request, ready);
-        None
+        let asked = self.calls[request as usize].draft.for_engine(request);
+        let (mut limit, mut best) = (Moment::from_origin(Duration::MAX), None);
+        for (server, target) in self.servers.iter().enumerate().filter(|(server, _)| ready[*server]) {
+            if let Some(at) = target.engine.foresee(&asked, self.now, limit) {
+                (limit, best) = (at, Some(server));
+            }
+        }
+        best
+    }
+
+    /// From here to an engine. Who knows everything also knows what is on its way: for that router, nothing is.
+    pub(super) fn way_there(&self) -> Duration {
+        match &self.plain {
+            Some(Plain { way: Way::Soonest, .. }) => Duration::ZERO,
+            Some(_) | None => self.way,
+        }
     }
 }

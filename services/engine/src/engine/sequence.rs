@@ -97,6 +97,19 @@ impl Sequence {
         }
     }
 
+    /// Its first so many chains, known so far or not.
+    pub(super) fn chains_up_to(&self, full: usize) -> impl Iterator<Item = ChainHash> + '_ {
+        let mut before = None;
+        (0..full).map(move |index| {
+            let chain = self.chains.get(index).copied().unwrap_or_else(|| {
+                let content = self.request.blocks.get(index).copied().unwrap_or_else(|| self.private_block(index));
+                before.unwrap_or_else(|| self.root()).then(content)
+            });
+            before = Some(chain);
+            chain
+        })
+    }
+
     /// Starts over after its blocks were taken away.
     pub(super) fn reset(&mut self) {
         self.blocks.clear();
