@@ -11,9 +11,14 @@ use std::{
     hash::{BuildHasherDefault, Hasher},
 };
 
+use crate::RequestId;
+
+mod changes;
 mod free_list;
 mod readers;
 
+use changes::Changes;
+pub use changes::{CacheChange, CacheKey};
 use free_list::FreeList;
 pub(crate) use readers::Readers;
 
@@ -38,6 +43,8 @@ pub(crate) struct BlockPool {
     /// Per chain the newest block that holds it; older copies hang on [`Block::twin`].
     cached: HashMap<ChainHash, BlockIndex, BuildHasherDefault<PassThrough>>,
     cached_free: u32,
+    /// What was cached and forgotten, if anyone wants to know.
+    changes: Option<Changes>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -74,6 +81,39 @@ impl BlockPool {
             free: FreeList::full(count),
             cached: HashMap::default(),
             cached_free: 0,
+            changes: None,
+        }
+    }
+
+    /// Starts to keep changes.
+    pub(crate) fn record(&mut self) {
+        self.changes.get_or_insert_default();
+    }
+
+    /// The changes kept so far.
+    pub(crate) fn take_changes(&mut self) -> Vec<CacheChange> {
+        self.changes.as_mut().map(Changes::take).unwrap_or_default()
+    }
+
+    /// Changes there was no room for.
+    pub(crate) fn changes_lost(&self) -> u64 {
+        self.changes.as_ref().map_or(0, Changes::lost)
+    }
+
+    /// Each key in the cache, with the number of blocks that hold it.
+    #[cfg(test)]
+    pub(crate) fn copies(&self) -> HashMap<CacheKey, usize> {
+        let mut copies = HashMap::new();
+        for chain in self.blocks.iter().filter_map(|block| block.chain) {
+            *copies.entry(CacheKey(chain.0)).or_default() += 1;
+        }
+        copies
+    }
+
+    /// Keeps that a request's blocks from `first` to the end of `chains` were cached.
+    pub(crate) fn note_stored(&mut self, request: RequestId, chains: &[ChainHash], first: usize) {
+        if let Some(changes) = &mut self.changes {
+            changes.stored(request, chains, first);
         }
     }
 
@@ -158,6 +198,9 @@ impl BlockPool {
     /// Drops what a block taken off the free queue has cached.
     fn forget(&mut self, index: BlockIndex) {
         let Some(chain) = self.blocks[index.get()].chain.take() else { return };
+        if let Some(changes) = &mut self.changes {
+            changes.removed(chain);
+        }
         self.cached_free -= 1;
         let twin = self.blocks[index.get()].twin.take();
         let newest = self.cached[&chain];

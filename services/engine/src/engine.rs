@@ -13,7 +13,8 @@ use fastrand::Rng;
 use pool::Moment;
 
 use crate::{
-    AdapterId, Event, EventKind, FinishReason, Histograms, Profile, Request, RequestId, Stats, SubmitError,
+    AdapterId, Batch, CacheChange, Event, EventKind, FinishReason, Histograms, Profile, Request, RequestId, Scheduling,
+    Stats, SubmitError,
     blocks::{BlockPool, Readers},
 };
 
@@ -43,6 +44,8 @@ pub struct Engine {
     waiting: VecDeque<Sequence>,
     running: Vec<Sequence>,
     in_flight: Option<Step>,
+    /// The batch after the one in flight, if it is formed ahead.
+    prepared: Option<Batch>,
     serial: u64,
     events: Vec<Event>,
     stats: Stats,
@@ -68,6 +71,7 @@ impl Engine {
             waiting: VecDeque::new(),
             running: Vec::new(),
             in_flight: None,
+            prepared: None,
             serial: 0,
             events: Vec::new(),
             stats: Stats::default(),
@@ -134,6 +138,22 @@ impl Engine {
         &self.histograms
     }
 
+    /// From now on, keeps what becomes findable in the prefix cache and what is lost from it.
+    pub fn record_cache_changes(&mut self) {
+        self.blocks.record();
+    }
+
+    /// What changed in the prefix cache since the last call, in order. Call it after each [`Self::step`]: beyond a bound
+    /// further changes are lost, as [`Self::cache_changes_lost`] says.
+    pub fn take_cache_changes(&mut self) -> Vec<CacheChange> {
+        self.blocks.take_changes()
+    }
+
+    /// Changes that were recorded by nobody because nobody took those before them.
+    pub fn cache_changes_lost(&self) -> u64 {
+        self.blocks.changes_lost()
+    }
+
     /// What this engine runs on.
     pub fn profile(&self) -> &Profile {
         &self.profile
@@ -164,10 +184,13 @@ impl Engine {
 
     fn begin_step(&mut self, at: Moment) {
         self.admit_arrivals(at);
-        let batch = self.form_batch(at);
+        let batch = self.prepared.take().unwrap_or_else(|| self.form_batch(at));
         if !batch.is_empty() {
             let ends = at + self.profile.step.sample(&batch, &mut self.rng);
             self.in_flight = Some(Step { ends, prefill_tokens: batch.prefill_tokens });
+            if self.profile.scheduling == Scheduling::Ahead {
+                self.prepared = Some(self.form_batch(at)).filter(|next| !next.is_empty());
+            }
         }
         debug_assert!(
             self.in_flight.is_some() || (self.waiting.is_empty() && self.running.is_empty()),

@@ -10,13 +10,15 @@
 mod blocks;
 mod engine;
 mod profile;
+mod ranks;
 mod request;
 mod stats;
 mod step_time;
 
-pub use blocks::BlockHash;
+pub use blocks::{BlockHash, CacheChange, CacheKey};
 pub use engine::Engine;
-pub use profile::{ApiOverhead, Policy, Profile, UnknownProfile};
+pub use profile::{ApiOverhead, Policy, Profile, Scheduling, UnknownProfile};
+pub use ranks::{RankChoice, RankLoad};
 pub use request::{AdapterId, Event, EventKind, FinishReason, Request, RequestId, SubmitError};
 pub use stats::{Counters, Gauges, Histogram, Histograms, Stats};
 pub use step_time::{Batch, DecodeTime, StepTime};

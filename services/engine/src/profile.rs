@@ -30,6 +30,8 @@ pub struct Profile {
     pub api: ApiOverhead,
     /// Order of the queue.
     pub policy: Policy,
+    /// When the batch of a step is formed.
+    pub scheduling: Scheduling,
 }
 
 /// HTTP, tokenising and hand-over, before a request reaches the scheduler: `base + per_token × prompt`, spread evenly.
@@ -50,6 +52,17 @@ pub enum Policy {
     Fcfs,
     /// By priority, then arrival; the worst and latest one running is preempted.
     Priority,
+}
+
+/// When the batch of a step is formed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scheduling {
+    /// When the step before it has ended (`--no-async-scheduling`).
+    InTurn,
+    /// While the step before it runs, so that the GPU never waits for the scheduler: the default since vLLM 0.14. A
+    /// request that arrives during a step meets a next batch already formed and joins the one after; blocks and places
+    /// of a request that ends are free one step later.
+    Ahead,
 }
 
 /// No profile has this name.
@@ -162,6 +175,7 @@ impl Profile {
             max_model_tokens: 1,
             api: ApiOverhead { base_us: 10_000.0, per_token_us: 1.2, spread: 0.2 },
             policy: Policy::Fcfs,
+            scheduling: Scheduling::Ahead,
         }
     }
 }

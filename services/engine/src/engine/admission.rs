@@ -38,7 +38,9 @@ impl Engine {
         let found = self.blocks.find(&sequence.chains, usable);
         let cached = found.len() as u32 * block_tokens;
         let tokens = (known - cached).min(budget);
-        let fresh = (cached + tokens).div_ceil(block_tokens) - found.len() as u32;
+        // The whole sequence must fit, not only the chunk that is computed now: else long prompts let in side by side
+        // would preempt each other half-way.
+        let fresh = known.div_ceil(block_tokens) - found.len() as u32;
         if fresh + self.blocks.count_free(&found) > self.blocks.free() {
             return None;
         }

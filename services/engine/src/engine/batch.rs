@@ -1,5 +1,8 @@
 //! Forms the batch of one step: running requests first, in order, each with what it still has to compute; the last one
 //! gives way when blocks run out; then, if nobody had to, the head of the queue.
+//!
+//! With a step in flight the batch is that of the step after it, formed as if the one in flight had ended, but without
+//! what only its end frees. Tokens in flight of a request that gives way are lost.
 
 use std::collections::BTreeSet;
 
@@ -27,7 +30,12 @@ impl Engine {
     fn schedule_running(&mut self, budget: &mut u32, at: Moment) {
         let mut index = 0;
         while index < self.running.len() && *budget > 0 {
-            let tokens = self.running[index].missing().min(*budget);
+            let tokens = self.running[index].missing_after().min(*budget);
+            if tokens == 0 {
+                index += 1;
+                continue;
+            }
+            self.expect_decoding(index);
             // One that gave way left its place to the next, for whom the blocks given up may well be enough.
             if self.make_room(&mut index, tokens, budget, at) == Ok(()) {
                 self.grow(index, tokens);
@@ -63,7 +71,7 @@ impl Engine {
     /// Takes a running request's blocks and puts it back in front. Returns the tokens it had scheduled in this step.
     fn preempt(&mut self, victim: usize, at: Moment) -> u32 {
         let mut sequence = self.running.remove(victim);
-        let returned = sequence.scheduled;
+        let returned = if self.in_flight.is_some() { sequence.ahead } else { sequence.scheduled };
         self.let_go(&mut sequence);
         sequence.reset();
         sequence.preemptions += 1;
@@ -96,7 +104,7 @@ impl Engine {
 
     /// Blocks a sequence lacks to hold `tokens` more.
     pub(super) fn blocks_short(&self, sequence: &Sequence, tokens: u32) -> u32 {
-        let needed = (sequence.computed + tokens).div_ceil(self.profile.block_tokens);
+        let needed = (sequence.position() + tokens).div_ceil(self.profile.block_tokens);
         needed.saturating_sub(sequence.blocks.len() as u32)
     }
 
@@ -111,13 +119,28 @@ impl Engine {
                 self.readers.begin(&[block]);
             }
         }
-        sequence.scheduled = tokens;
-        let full = ((sequence.computed + tokens) / self.profile.block_tokens) as usize;
+        let full = ((sequence.position() + tokens) / self.profile.block_tokens) as usize;
+        match self.in_flight {
+            Some(_) => sequence.ahead = tokens,
+            None => sequence.scheduled = tokens,
+        }
         sequence.extend_chains(full);
         for position in sequence.cached_blocks..full {
             self.blocks.cache(sequence.blocks[position], sequence.chains[position]);
         }
-        sequence.cached_blocks = sequence.cached_blocks.max(full);
+        if full > sequence.cached_blocks {
+            self.blocks.note_stored(sequence.request.id, &sequence.chains[..full], sequence.cached_blocks);
+            sequence.cached_blocks = full;
+        }
+    }
+
+    /// Counts a sequence's blocks among those decodes read, if the step in flight ends its prefill.
+    fn expect_decoding(&mut self, index: usize) {
+        let sequence = &mut self.running[index];
+        if !sequence.decoding && sequence.brings_token() {
+            sequence.decoding = true;
+            self.readers.begin(&sequence.blocks);
+        }
     }
 
     /// Frees what a sequence that leaves the batch holds.
@@ -135,14 +158,17 @@ impl Engine {
         let block_tokens = u64::from(self.profile.block_tokens);
         let mut unfilled = 0;
         for sequence in &self.running {
-            let (before, chunk) = (f64::from(sequence.computed), f64::from(sequence.scheduled));
+            let (before, tokens) = match self.in_flight {
+                Some(_) => (sequence.position(), sequence.ahead),
+                None => (sequence.computed, sequence.scheduled),
+            };
             if sequence.decoding {
-                batch.decodes += u32::from(sequence.scheduled > 0);
+                batch.decodes += u32::from(tokens > 0);
                 // Only the last block of a sequence can be partly filled, and it is never shared.
-                unfilled +=
-                    sequence.blocks.len() as u64 * block_tokens - u64::from(sequence.computed + sequence.scheduled);
+                unfilled += sequence.blocks.len() as u64 * block_tokens - u64::from(before + tokens);
             } else {
-                batch.prefill_tokens += u64::from(sequence.scheduled);
+                let (before, chunk) = (f64::from(before), f64::from(tokens));
+                batch.prefill_tokens += u64::from(tokens);
                 batch.attention_pairs += chunk * (before + chunk / 2.0);
             }
         }

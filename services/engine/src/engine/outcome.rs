@@ -24,7 +24,10 @@ impl Engine {
         let mut produced = Produced::default();
         let mut batch = std::mem::take(&mut self.running);
         batch.retain_mut(|sequence| match self.advance(sequence, step.ends, &mut produced) {
-            After::Stays => true,
+            After::Stays => {
+                sequence.scheduled = std::mem::take(&mut sequence.ahead);
+                true
+            }
             After::Leaves(reason) => {
                 self.finish(sequence, reason, step.ends);
                 false

@@ -23,6 +23,8 @@ pub(super) struct Sequence {
     pub(super) computed: u32,
     /// Tokens the step in flight computes.
     pub(super) scheduled: u32,
+    /// Tokens the step after it will compute, where that is formed ahead.
+    pub(super) ahead: u32,
     /// Tokens generated.
     pub(super) generated: u32,
     /// Whether its blocks are counted among those that decodes read.
@@ -58,6 +60,7 @@ impl Sequence {
             cached_blocks: 0,
             computed: 0,
             scheduled: 0,
+            ahead: 0,
             generated: 0,
             decoding: false,
             aborted: false,
@@ -76,6 +79,24 @@ impl Sequence {
     /// Tokens to compute before the next one can be generated.
     pub(super) fn missing(&self) -> u32 {
         self.known() - self.computed
+    }
+
+    /// Tokens computed when the step in flight has ended.
+    pub(super) fn position(&self) -> u32 {
+        self.computed + self.scheduled
+    }
+
+    /// Whether the step in flight computes all that is missing, and so brings a token.
+    pub(super) fn brings_token(&self) -> bool {
+        self.scheduled > 0 && self.scheduled == self.missing()
+    }
+
+    /// Tokens to compute after the step in flight; none when that is its last.
+    pub(super) fn missing_after(&self) -> u32 {
+        if !self.brings_token() {
+            return self.missing() - self.scheduled;
+        }
+        u32::from(self.generated + 1 < self.request.output_tokens)
     }
 
     pub(super) fn adapter(&self) -> Option<AdapterId> {
@@ -116,6 +137,7 @@ impl Sequence {
         self.cached_blocks = 0;
         self.computed = 0;
         self.scheduled = 0;
+        self.ahead = 0;
     }
 
     /// An adapter changes every KV entry, so its chains start elsewhere.

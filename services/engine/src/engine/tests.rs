@@ -3,7 +3,10 @@ use std::{collections::BTreeMap, time::Duration};
 use proptest::prelude::*;
 
 use super::*;
-use crate::{ApiOverhead, BlockHash, Gauges, Policy, StepTime};
+use crate::{ApiOverhead, BlockHash, CacheKey, Gauges, Policy, StepTime};
+
+mod ahead;
+mod changes;
 
 /// A small engine without chance in its times: `blocks` usable blocks of 4 tokens, 16 tokens per step, 4 requests,
 /// 1 adapter; a step takes 10 ms, a prefill step 10 ms more.
@@ -19,6 +22,7 @@ fn small(blocks: u32) -> Profile {
         step: StepTime { jitter_sigma: 0.0, ..StepTime::new(10.0, 20.0, 0.0, 0.0, 0.0, 0.0) },
         api: ApiOverhead { base_us: 0.0, per_token_us: 0.0, spread: 0.0 },
         policy: Policy::Fcfs,
+        scheduling: Scheduling::InTurn,
     }
 }
 
@@ -344,8 +348,9 @@ fn check_books(engine: &Engine) {
     assert!(engine.running.len() <= engine.profile.max_seqs as usize);
     let adapters: BTreeSet<_> = engine.running.iter().filter_map(|s| s.adapter()).collect();
     assert!(adapters.len() <= engine.profile.max_loras as usize);
-    let scheduled: u32 = engine.running.iter().map(|s| s.scheduled).sum();
-    assert!(scheduled <= engine.profile.max_batched_tokens);
+    for of in [|s: &Sequence| s.scheduled, |s: &Sequence| s.ahead] {
+        assert!(engine.running.iter().map(of).sum::<u32>() <= engine.profile.max_batched_tokens);
+    }
     let places = engine.running.iter().filter(|s| !s.aborted).count() + engine.waiting.len() + engine.arriving.len();
     assert_eq!(places, engine.live.len(), "every live request is somewhere");
 }
@@ -354,9 +359,10 @@ proptest! {
     /// Whatever arrives and goes: every request ends exactly once or was aborted, tokens are complete and in order of
     /// time, and at the end nothing is held.
     #[test]
-    fn no_request_is_lost(script in actions(), blocks in 11_u32..30, priority in any::<bool>()) {
+    fn no_request_is_lost(script in actions(), blocks in 11_u32..30, priority in any::<bool>(), ahead in any::<bool>()) {
         let policy = if priority { Policy::Priority } else { Policy::Fcfs };
-        let (engine, events, submitted, aborted) = play(&script, Profile { policy, ..small(blocks) }, 3);
+        let scheduling = if ahead { Scheduling::Ahead } else { Scheduling::InTurn };
+        let (engine, events, submitted, aborted) = play(&script, Profile { policy, scheduling, ..small(blocks) }, 3);
         let mut ends = BTreeMap::new();
         let mut tokens: BTreeMap<RequestId, u32> = BTreeMap::new();
         prop_assert!(events.is_sorted_by_key(|e| e.at));
