@@ -12,7 +12,8 @@ use std::{
 };
 
 use engine::{
-    AdapterId, Counters, Engine, EventKind, FinishReason, Gauges, Histogram, Profile, Request, RequestId, SubmitError,
+    AdapterId, Counters, Engine, EventKind, FinishReason, Gauges, Histogram, Profile, RankChoice, RankLoad, Request,
+    RequestId, SubmitError,
 };
 use parking_lot::Mutex;
 use pool::Moment;
@@ -20,6 +21,7 @@ use tokio::sync::Notify;
 
 use crate::{
     clock::Clock,
+    kv_events::{Outlet, Text},
     latency::{Latencies, Marks},
     options::{Options, Version},
 };
@@ -29,6 +31,8 @@ use crate::{
 pub(crate) struct Driver {
     clock: Clock,
     ranks: Vec<Mutex<Rank>>,
+    /// Between the ranks.
+    choice: Mutex<RankChoice>,
     ids: std::sync::atomic::AtomicU64,
     wake: Notify,
 }
@@ -49,6 +53,8 @@ pub(crate) struct Rank {
     /// vLLM's histograms over requests as clients made them, with all their choices.
     pub(crate) parents: Parents,
     watchers: HashMap<RequestId, Watcher>,
+    /// Publishes KV events, if any are.
+    outlet: Option<Outlet>,
 }
 
 /// Per client request: choices asked for, and tokens of the longest.
@@ -118,10 +124,17 @@ const CHOICES: &[f64] = &[1.0, 2.0, 5.0, 10.0, 20.0];
 const ADAPTER_SERIES_MAX: usize = 256;
 
 impl Driver {
-    pub(crate) fn new(options: &Options, clock: Clock) -> Self {
+    /// `outlets` has one for each rank, or none.
+    pub(crate) fn new(options: &Options, clock: Clock, outlets: Vec<Outlet>) -> Self {
+        let mut outlets = outlets.into_iter();
         let rank = |index: usize| {
+            let mut engine = Engine::new(options.profile.clone(), options.seed.wrapping_add(index as u64));
+            let outlet = outlets.next();
+            if outlet.is_some() {
+                engine.record_cache_changes();
+            }
             Mutex::new(Rank {
-                engine: Engine::new(options.profile.clone(), options.seed.wrapping_add(index as u64)),
+                engine,
                 lazy: Gauges::default(),
                 lazy_steps: 0,
                 split_adapters: options.version < Version(0, 11, 1),
@@ -129,27 +142,38 @@ impl Driver {
                 latencies: Latencies::new(options.face, options.profile.context_tokens_max()),
                 parents: Parents::new(&options.profile),
                 watchers: HashMap::new(),
+                outlet,
             })
         };
         Self {
             clock,
             ranks: (0..options.ranks.max(1)).map(rank).collect(),
+            choice: Mutex::new(RankChoice::new(options.ranks)),
             ids: std::sync::atomic::AtomicU64::new(0),
             wake: Notify::new(),
         }
     }
 
-    /// Hands a request to the rank asked for, else to the least loaded one.
-    pub(crate) fn submit(self: &Arc<Self>, mut request: Request, rank: Option<usize>) -> Result<Ticket, SubmitError> {
+    /// Hands a request to the rank asked for, else to the one that vLLM would choose. `text` is asked for what the request
+    /// consists of, if its KV blocks are told to anyone.
+    pub(crate) fn submit(
+        self: &Arc<Self>,
+        mut request: Request,
+        rank: Option<usize>,
+        text: impl FnOnce() -> Text,
+    ) -> Result<Ticket, SubmitError> {
         let id = RequestId(self.ids.fetch_add(1, std::sync::atomic::Ordering::Relaxed));
         request.id = id;
-        let rank = rank.filter(|r| *r < self.ranks.len()).unwrap_or_else(|| self.least_loaded());
+        let rank = rank.filter(|r| *r < self.ranks.len()).unwrap_or_else(|| self.choose_rank());
         let progress = Arc::new(Progress::default());
         {
             let mut held = self.ranks[rank].lock();
             let now = self.clock.now();
             let marks = Marks::new(now, request.prompt_tokens, request.max_tokens);
             held.engine.submit(request, now)?;
+            if let Some(outlet) = &mut held.outlet {
+                outlet.learn(id, text());
+            }
             held.watchers.insert(id, Watcher { progress: progress.clone(), marks });
         }
         self.wake.notify_one();
@@ -200,27 +224,40 @@ impl Driver {
         rank.engine.next_step_at()
     }
 
-    fn least_loaded(&self) -> usize {
-        let load = |rank: &Mutex<Rank>| rank.lock().engine.live();
-        self.ranks.iter().enumerate().min_by_key(|(_, rank)| load(rank)).map_or(0, |(index, _)| index)
+    fn choose_rank(&self) -> usize {
+        if self.ranks.len() == 1 {
+            return 0;
+        }
+        let in_flight = |rank: usize| self.ranks[rank].lock().engine.live();
+        let load = |rank: usize| RankLoad::of(&self.ranks[rank].lock().engine);
+        self.choice.lock().choose(self.clock.now(), in_flight, load)
     }
 
     fn abort(&self, rank: usize, id: RequestId) {
         let mut rank = self.ranks[rank].lock();
         rank.watchers.remove(&id);
         rank.engine.abort(id, self.clock.now());
+        if let Some(outlet) = &mut rank.outlet {
+            outlet.forget(id);
+        }
     }
 }
 
 impl Rank {
     fn step(&mut self, at: Moment, unix_s: f64) {
         let before = self.engine.stats().counters;
+        let mut ended = Vec::new();
         for event in self.engine.step(at) {
             let Some(watcher) = self.watchers.get_mut(&event.id) else { continue };
             self.latencies.note(&mut watcher.marks, event.at, event.kind);
             if watcher.progress.note(event.kind) {
                 self.watchers.remove(&event.id);
+                ended.push(event.id);
             }
+        }
+        if let Some(outlet) = &mut self.outlet {
+            outlet.publish(self.engine.take_cache_changes(), unix_s);
+            ended.into_iter().for_each(|id| outlet.forget(id));
         }
         self.after_step(before, unix_s);
     }

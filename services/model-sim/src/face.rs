@@ -63,6 +63,7 @@ async fn dispatch(sim: &Arc<Sim>, route: &Route, call: &Call<'_>) -> Result<Resp
         Route::Health => Ok(health::health(sim).await),
         Route::Ping => Ok(answer(StatusCode::OK, "", Bytes::new())),
         Route::Version => Ok(ok_json(&json!({"version": sim.options.version.to_string()}))),
+        Route::KvEventSources => health::kv_event_sources(sim),
         Route::Load => Ok(ok_json(&json!({"server_load": sim.driver.live()}))),
         Route::Metrics => page::answer(sim).await,
         Route::Info => Ok(health::tgi_info(sim)),

@@ -10,6 +10,7 @@ use engine::{AdapterId, Request, RequestId, SubmitError};
 use crate::{
     driver::{Ticket, Update},
     failure::Failure,
+    kv_events::Text,
     options::{Face, Version},
     prompt::Prompt,
     sim::Sim,
@@ -112,7 +113,8 @@ impl Sim {
                 adapter: ask.adapter,
                 priority: ask.priority,
             };
-            let ticket = self.driver.submit(request, ask.rank).map_err(|error| self.refusal(error))?;
+            let text = || self.text(&ask.prompt, plan.pieces.iter().map(|piece| token_id(piece)), ask.adapter);
+            let ticket = self.driver.submit(request, ask.rank, text).map_err(|error| self.refusal(error))?;
             choices.push(Choice { plan, ticket, sent: 0 });
         }
         Ok(Generation { prompt_tokens: ask.prompt.tokens.len() as u32, choices, cached_tokens: 0, generated: 0 })
@@ -133,9 +135,19 @@ impl Sim {
             adapter,
             priority: 0,
         };
-        let mut ticket = self.driver.submit(request, None).map_err(|error| self.refusal(error))?;
+        let text = || self.text(prompt, std::iter::empty(), adapter);
+        let mut ticket = self.driver.submit(request, None, text).map_err(|error| self.refusal(error))?;
         let update = ticket.next().await;
         Ok(Usage { prompt: tokens, cached: update.cached_tokens, completion: 0 })
+    }
+
+    /// What a request consists of, for those who follow KV blocks.
+    fn text(&self, prompt: &Prompt, answer: impl Iterator<Item = u32>, adapter: Option<AdapterId>) -> Text {
+        Text {
+            tokens: prompt.tokens.iter().copied().chain(answer).collect(),
+            adapter: adapter.map(|id| (id, self.adapters.names(&[id]))),
+            salt: prompt.salt.clone(),
+        }
     }
 
     /// Tokens that fit behind the prompt.

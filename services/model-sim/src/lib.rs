@@ -19,6 +19,7 @@ mod faults;
 mod fields;
 mod generation;
 mod journal;
+mod kv_events;
 mod latency;
 mod options;
 mod page;
@@ -30,5 +31,6 @@ mod web;
 
 pub use faults::{Fault, Faults, MetricsFault};
 pub use journal::{Outcome, SeenRequest};
-pub use options::{Adapter, Face, InvalidOption, Options, Version};
+pub use kv_events::{KvEventSource, KvEventsError};
+pub use options::{Adapter, Face, InvalidOption, KvEvents, Options, Version};
 pub use server::{Running, StartError, start};

@@ -7,7 +7,7 @@ use std::{io::Write, net::SocketAddr, time::Duration};
 use anyhow::Context;
 use clap::Parser;
 use engine::Profile;
-use model_sim::{Adapter, Face, Options, Version};
+use model_sim::{Adapter, Face, KvEvents, Options, Version};
 use tokio::signal::unix::{SignalKind, signal};
 
 #[global_allocator]
@@ -66,8 +66,15 @@ struct Cli {
     #[arg(long)]
     admin: Option<SocketAddr>,
     /// Seconds of real time per simulated second: 0.1 is ten times faster.
-    #[arg(long, default_value_t = 1.0)]
+    #[arg(long, default_value_t = 1.0, conflicts_with = "speed")]
     time_scale: f64,
+    /// How many times faster than real time: 10 is the same as --time-scale 0.1.
+    #[arg(long)]
+    speed: Option<f64>,
+    /// KV-cache events over ZMQ, as vLLM takes it: a JSON object with enable_kv_cache_events, endpoint,
+    /// replay_endpoint, topic and so on.
+    #[arg(long, value_name = "JSON", value_parser = kv_events)]
+    kv_events_config: Option<KvEvents>,
     /// Seed of jitter and texts.
     #[arg(long, default_value_t = 0)]
     seed: u64,
@@ -107,6 +114,12 @@ async fn run(options: Options) -> anyhow::Result<()> {
     if let Some(admin) = running.admin_address() {
         line["admin"] = admin.to_string().into();
     }
+    if !running.kv_event_sources().is_empty() {
+        let sources = running.kv_event_sources().iter();
+        let sources =
+            sources.map(|s| serde_json::json!({"endpoint": s.endpoint, "replay_endpoint": s.replay_endpoint}));
+        line["kv_events"] = sources.collect();
+    }
     let mut stdout = std::io::stdout();
     writeln!(stdout, "{line}").and_then(|()| stdout.flush()).context("cannot say where it listens")?;
     tokio::select! {
@@ -115,6 +128,10 @@ async fn run(options: Options) -> anyhow::Result<()> {
     }
     running.stop().await;
     Ok(())
+}
+
+fn kv_events(text: &str) -> Result<KvEvents, serde_json::Error> {
+    serde_json::from_str(text)
 }
 
 fn options(cli: Cli) -> anyhow::Result<Options> {
@@ -143,7 +160,8 @@ fn options(cli: Cli) -> anyhow::Result<Options> {
     options.lora = cli.enable_lora;
     options.listen = cli.listen;
     options.admin = cli.admin;
-    options.time_scale = cli.time_scale;
+    options.time_scale = cli.speed.map_or(cli.time_scale, f64::recip);
+    options.kv_events = cli.kv_events_config.filter(KvEvents::publishes);
     options.seed = cli.seed;
     options.api_key = cli.api_key;
     options.ranks = cli.data_parallel_size;

@@ -43,6 +43,52 @@ pub struct Options {
     pub keep_alive: Duration,
     /// How long SIGTERM lets requests in flight go on, in real time; zero drops them.
     pub shutdown_timeout: Duration,
+    /// KV-cache events over ZMQ (`--kv-events-config`); vLLM only.
+    pub kv_events: Option<KvEvents>,
+}
+
+/// How KV-cache events are published: the fields and defaults of vLLM's configuration.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Deserialize)]
+#[serde(default)]
+pub struct KvEvents {
+    /// Without it nothing is published.
+    pub enable_kv_cache_events: bool,
+    /// `zmq`, `null` or unset, which means zmq.
+    pub publisher: Option<String>,
+    /// Bound to if its host is a wildcard or its port 0, else connected to. Rank r takes the r-th port after it.
+    pub endpoint: String,
+    /// Where missed batches can be asked for.
+    pub replay_endpoint: Option<String>,
+    /// Batches kept for that.
+    pub buffer_steps: usize,
+    /// Batches a subscriber may lag behind; here the socket's own bound, which is vLLM's default.
+    pub hwm: usize,
+    /// Batches that may wait to be sent.
+    pub max_queue_size: usize,
+    /// First frame of each message.
+    pub topic: String,
+}
+
+impl Default for KvEvents {
+    fn default() -> Self {
+        Self {
+            enable_kv_cache_events: false,
+            publisher: None,
+            endpoint: "tcp://*:5557".to_owned(),
+            replay_endpoint: None,
+            buffer_steps: 10_000,
+            hwm: 100_000,
+            max_queue_size: 100_000,
+            topic: String::new(),
+        }
+    }
+}
+
+impl KvEvents {
+    /// Whether it publishes at all.
+    pub fn publishes(&self) -> bool {
+        self.enable_kv_cache_events && self.publisher.as_deref().is_none_or(|publisher| publisher == "zmq")
+    }
 }
 
 /// Which model server's outside is shown.
@@ -110,6 +156,7 @@ impl Options {
             concurrent_requests_max: CONCURRENT_REQUESTS_MAX,
             keep_alive: KEEP_ALIVE,
             shutdown_timeout: Duration::ZERO,
+            kv_events: None,
         }
     }
 

@@ -14,7 +14,7 @@ use crate::{
 pub(crate) struct Prompt {
     pub(crate) tokens: Vec<u32>,
     /// Keeps cache entries apart (`cache_salt`); enters the first block, and so every chain.
-    pub(crate) salt: u64,
+    pub(crate) salt: Option<String>,
 }
 
 /// Tokens an image or a sound takes; their contents stand for all of its data.
@@ -113,7 +113,11 @@ impl Prompt {
 
     /// Hash of everything in it.
     pub(crate) fn hash(&self) -> u64 {
-        xxh3_64_with_seed(&bytes(&self.tokens), self.salt)
+        xxh3_64_with_seed(&bytes(&self.tokens), self.salt_seed())
+    }
+
+    fn salt_seed(&self) -> u64 {
+        self.salt.as_ref().map_or(0, |salt| xxh3_64(salt.as_bytes()))
     }
 
     /// Full blocks of this prompt followed by `answer`.
@@ -121,7 +125,7 @@ impl Prompt {
         let mut all = self.tokens.clone();
         all.extend(answer);
         let hash = |(index, block): (usize, &[u32])| {
-            let seed = if index == 0 { self.salt } else { 0 };
+            let seed = if index == 0 { self.salt_seed() } else { 0 };
             BlockHash(xxh3_64_with_seed(&bytes(block), seed))
         };
         all.chunks_exact(block_tokens).enumerate().map(hash).collect()
@@ -138,7 +142,7 @@ pub(crate) fn prompts(name: &str, value: &Value) -> Result<Vec<Prompt>, Failure>
     let ids = |list: &[Value]| -> Option<Prompt> {
         let tokens: Option<Vec<u32>> =
             list.iter().map(|id| id.as_u64().and_then(|id| u32::try_from(id).ok())).collect();
-        tokens.map(|tokens| Prompt { tokens, salt: 0 })
+        tokens.map(|tokens| Prompt { tokens, salt: None })
     };
     match value {
         Value::String(text) => Ok(vec![Prompt::of_text(text)]),
@@ -204,8 +208,8 @@ mod tests {
 
     #[test]
     fn a_salt_changes_the_first_block_only() {
-        let plain = Prompt { tokens: (0..40).collect(), salt: 0 };
-        let salted = Prompt { salt: 9, ..plain.clone() };
+        let plain = Prompt { tokens: (0..40).collect(), salt: None };
+        let salted = Prompt { salt: Some("mine".to_owned()), ..plain.clone() };
         let (a, b) = (plain.blocks(std::iter::empty(), 16), salted.blocks(std::iter::empty(), 16));
         assert_eq!((a.len(), b.len()), (2, 2));
         assert!(a[0] != b[0] && a[1] == b[1]);

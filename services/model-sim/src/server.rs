@@ -11,7 +11,8 @@ use tokio::{
 use crate::{
     faults::Faults,
     journal::SeenRequest,
-    options::{Options, Version},
+    kv_events::{self, KvEventSource, KvEventsError},
+    options::{Face, Options, Version},
     sim::Sim,
 };
 
@@ -29,6 +30,8 @@ pub struct Running {
     stage: watch::Sender<Stage>,
     driver: JoinHandle<()>,
     listeners: JoinSet<()>,
+    /// Held for their end: dropping it stops them.
+    _publishers: JoinSet<()>,
 }
 
 /// Why a server did not start.
@@ -49,6 +52,9 @@ pub enum StartError {
     /// Only releases whose behaviour is known are shown.
     #[error("version {0} of this engine is not known")]
     Version(Version),
+    /// KV events cannot be published.
+    #[error(transparent)]
+    KvEvents(#[from] KvEventsError),
 }
 
 /// What a server is doing.
@@ -78,7 +84,8 @@ pub async fn start(options: Options) -> Result<Running, StartError> {
         Some(address) => Some(bind(address).await?),
         None => None,
     };
-    let sim = Arc::new(Sim::new(options));
+    let publishers = kv_events::start(&options).await?;
+    let sim = Arc::new(Sim::new(options, publishers.outlets, publishers.sources));
     let stage = watch::Sender::new(Stage::Serving);
     let local = |listener: &TcpListener| listener.local_addr().expect("a bound listener has an address");
     let (address, admin_address) = (local(&listener), admin.as_ref().map(local));
@@ -88,7 +95,7 @@ pub async fn start(options: Options) -> Result<Running, StartError> {
         listeners.spawn(listen(sim.clone(), admin, stage.subscribe(), Door::Admin));
     }
     let driver = tokio::spawn(sim.driver.clone().run());
-    Ok(Running { sim, address, admin: admin_address, stage, driver, listeners })
+    Ok(Running { sim, address, admin: admin_address, stage, driver, listeners, _publishers: publishers.tasks })
 }
 
 impl Running {
@@ -100,6 +107,11 @@ impl Running {
     /// The address that never refuses, if asked for.
     pub fn admin_address(&self) -> Option<SocketAddr> {
         self.admin
+    }
+
+    /// Where KV events are published, by rank; empty if they are not.
+    pub fn kv_event_sources(&self) -> &[KvEventSource] {
+        &self.sim.kv_event_sources
     }
 
     /// Replaces all faults.
@@ -159,6 +171,9 @@ fn check(options: &Options) -> Result<(), StartError> {
     let Version(major, minor, _) = options.version;
     if (major, minor) == (0, 0) {
         return Err(StartError::Version(options.version));
+    }
+    if options.kv_events.is_some() && options.face != Face::Vllm {
+        return Err(KvEventsError::Face.into());
     }
     Ok(())
 }

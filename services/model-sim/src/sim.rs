@@ -3,8 +3,17 @@
 use std::sync::Arc;
 
 use crate::{
-    adapters::Adapters, clock::Clock, driver::Driver, face::responses::Stored, faults::Board, journal::Journal,
-    options::Options, page::Frozen, text::Vocabulary, web::Web,
+    adapters::Adapters,
+    clock::Clock,
+    driver::Driver,
+    face::responses::Stored,
+    faults::Board,
+    journal::Journal,
+    kv_events::{KvEventSource, Outlet},
+    options::Options,
+    page::Frozen,
+    text::Vocabulary,
+    web::Web,
 };
 
 /// One simulated server.
@@ -22,13 +31,16 @@ pub(crate) struct Sim {
     pub(crate) responses: Stored,
     pub(crate) frozen: Frozen,
     pub(crate) vocabulary: Vocabulary,
+    /// Where KV events are published, by rank.
+    pub(crate) kv_event_sources: Vec<KvEventSource>,
 }
 
 impl Sim {
-    pub(crate) fn new(options: Options) -> Self {
+    /// A server whose ranks publish through `outlets`, one each, or none.
+    pub(crate) fn new(options: Options, outlets: Vec<Outlet>, kv_event_sources: Vec<KvEventSource>) -> Self {
         let clock = Clock::start(options.time_scale);
         Self {
-            driver: Arc::new(Driver::new(&options, clock)),
+            driver: Arc::new(Driver::new(&options, clock, outlets)),
             adapters: Adapters::new(&options.adapters, options.lora),
             faults: Board::default(),
             faults_changed: tokio::sync::watch::Sender::new(()),
@@ -37,6 +49,7 @@ impl Sim {
             responses: Stored::default(),
             frozen: Frozen::default(),
             vocabulary: Vocabulary::default(),
+            kv_event_sources,
             clock,
             options,
         }

@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Response, StatusCode};
-use serde_json::json;
+use serde_json::{Map, Value, json};
 
 use crate::{
     answer::{Body, answer, ok_json},
-    options::Face,
+    failure::Failure,
+    options::{Face, Version},
     prompt::Prompt,
     sim::Sim,
 };
@@ -26,6 +27,24 @@ pub(super) async fn health(sim: &Sim) -> Response<Body> {
         }
     }
     answer(StatusCode::OK, "", Bytes::new())
+}
+
+/// vLLM's `/kv_event_sources`: how each rank publishes, by rank. It came with 0.31.
+pub(super) fn kv_event_sources(sim: &Sim) -> Result<Response<Body>, Failure> {
+    if sim.options.version < Version(0, 31, 0) {
+        return Err(Failure::unknown_path());
+    }
+    let mut ranks = Map::new();
+    for (rank, source) in sim.kv_event_sources.iter().enumerate() {
+        let config = sim.options.kv_events.clone().unwrap_or_default();
+        let shown = json!({
+            "enable_kv_cache_events": true, "publisher": "zmq", "endpoint": source.endpoint,
+            "replay_endpoint": source.replay_endpoint, "buffer_steps": config.buffer_steps, "hwm": config.hwm,
+            "max_queue_size": config.max_queue_size, "topic": config.topic,
+        });
+        ranks.insert(rank.to_string(), shown);
+    }
+    Ok(ok_json(&Value::Object(ranks)))
 }
 
 /// TGI's `/info`.

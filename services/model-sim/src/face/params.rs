@@ -1,7 +1,6 @@
 //! The sampling members that OpenAI's APIs share, read into an [`Ask`].
 
 use engine::AdapterId;
-use xxhash_rust::xxh3::xxh3_64;
 
 use super::Call;
 use crate::{failure::Failure, fields::Fields, generation::Ask, prompt::Prompt, sim::Sim, text::Ending};
@@ -31,7 +30,7 @@ pub(super) fn ask(
     for name in limits {
         tokens_max = tokens_max.or(fields.count(name, 1)?);
     }
-    let salt = fields.string("cache_salt")?.map_or(0, |salt| xxh3_64(salt.as_bytes()));
+    let salt = fields.string("cache_salt")?.map(str::to_owned);
     let header_priority = call.header("x-vllm-priority").and_then(|text| text.trim().parse::<i64>().ok());
     let priority = header_priority.or(fields.integer("priority")?).unwrap_or(0);
     let bounds = i64::from(i32::MIN)..=i64::from(i32::MAX);

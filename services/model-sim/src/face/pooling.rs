@@ -164,7 +164,7 @@ fn vector(prompt: &Prompt, dimensions: u32) -> Vec<f32> {
 }
 
 fn pair(query: &Prompt, document: &Prompt) -> Prompt {
-    Prompt { tokens: query.tokens.iter().chain(&document.tokens).copied().collect(), salt: 0 }
+    Prompt { tokens: query.tokens.iter().chain(&document.tokens).copied().collect(), salt: None }
 }
 
 /// Share of the query's tokens that the document has, moved a little by their hash so that ties are rare.

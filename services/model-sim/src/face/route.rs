@@ -11,6 +11,7 @@ pub(super) enum Route {
     Ping,
     Version,
     Load,
+    KvEventSources,
     Metrics,
     Info,
     ServerInfo,
@@ -70,6 +71,7 @@ const OPENAI: &[(&str, Route)] = &[
 const VLLM: &[(&str, Route)] = &[
     ("/version", Route::Version),
     ("/load", Route::Load),
+    ("/kv_event_sources", Route::KvEventSources),
     ("/pooling", Route::Pooling),
     ("/score", Route::Score),
     ("/rerank", Route::Rerank),
@@ -122,7 +124,7 @@ impl Route {
         let get = *method == Method::GET;
         match self {
             Self::Health | Self::Version | Self::Load | Self::Metrics | Self::Info | Self::ServerInfo => get,
-            Self::Models | Self::Model(_) | Self::Response(_) => get,
+            Self::Models | Self::Model(_) | Self::Response(_) | Self::KvEventSources => get,
             Self::Ping => get || *method == Method::POST,
             Self::Chat
             | Self::Completions

@@ -9,7 +9,11 @@ mod faces;
 #[cfg(test)]
 mod faults;
 #[cfg(test)]
+mod kv_events;
+#[cfg(test)]
 mod pages;
+#[cfg(test)]
+mod profiles;
 #[cfg(test)]
 mod program;
 #[cfg(test)]

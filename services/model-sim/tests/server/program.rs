@@ -8,7 +8,7 @@ use std::{
 
 use serde_json::Value;
 
-use crate::client::get;
+use crate::client::{get, post};
 
 #[tokio::test]
 async fn it_says_where_it_listens_and_ends_on_sigterm() {
@@ -30,6 +30,30 @@ async fn it_says_where_it_listens_and_ends_on_sigterm() {
     let mut rest = String::new();
     stdout.read_to_string(&mut rest).unwrap();
     assert_eq!(rest, "");
+}
+
+#[tokio::test]
+async fn it_runs_sped_up_and_says_where_kv_events_are() {
+    let config = r#"{"enable_kv_cache_events": true, "endpoint": "tcp://127.0.0.1:0", "replay_endpoint": null}"#;
+    let mut program = Command::new(env!("CARGO_BIN_EXE_model-sim"))
+        .args(["--profile", "qwen3-32b-4xa10g", "--model", "m", "--speed", "200", "--data-parallel-size", "2"])
+        .args(["--kv-events-config", config])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(program.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let said: Value = serde_json::from_str(&line).unwrap();
+    assert_eq!(said["kv_events"].as_array().unwrap().len(), 2);
+    assert!(said["kv_events"][1]["endpoint"].as_str().unwrap().starts_with("tcp://127.0.0.1:"));
+    let began = std::time::Instant::now();
+    let body = serde_json::json!({"model": "m", "prompt": "a", "max_tokens": 1000, "ignore_eos": true});
+    let answer = post(said["listen"].as_str().unwrap().parse().unwrap(), "/v1/completions", &body).await;
+    assert_eq!(answer.json()["usage"]["completion_tokens"], 1000);
+    // A thousand steps of 40 ms each take 40 s in real time.
+    assert!(began.elapsed() < std::time::Duration::from_secs(15), "{:?}", began.elapsed());
+    program.kill().unwrap();
+    program.wait().unwrap();
 }
 
 #[test]
