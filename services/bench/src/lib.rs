@@ -24,5 +24,6 @@ pub mod real;
 pub mod report;
 pub mod statistics;
 pub mod subject;
+pub mod validate;
 pub mod wire;
 pub mod world;

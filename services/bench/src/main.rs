@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use bench::subject::bare;
-use bench::{admission, controller, cost, live, quality, real};
+use bench::{admission, controller, cost, live, quality, real, validate};
 use clap::{Parser, Subcommand};
 
 #[global_allocator]
@@ -34,6 +34,8 @@ enum Measurement {
     Real(real::Arguments),
     /// Real deployments beside each other: the same calls to each, in alternating passes
     Live(live::Arguments),
+    /// How far the simulated engine is from real vLLM
+    Engine(validate::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -45,6 +47,7 @@ fn main() -> ExitCode {
         Measurement::Quality(arguments) => quality::run(&arguments),
         Measurement::Real(arguments) => real::run(&arguments),
         Measurement::Live(arguments) => live::run(&arguments),
+        Measurement::Engine(arguments) => validate::run(&arguments),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
