@@ -103,6 +103,38 @@ async fn a_repeated_prompt_says_nothing_new() {
 }
 
 #[tokio::test]
+async fn a_full_queue_loses_batches_that_the_replay_still_has() {
+    let server = start(|options| {
+        publishing(options);
+        options.kv_events.as_mut().unwrap().max_queue_size = 1;
+        // Many steps fall due at once: their batches come faster than the sending task gets its turn.
+        options.time_scale = 0.0005;
+    })
+    .await;
+    let source = server.kv_event_sources()[0].clone();
+    let mut subscriber = SubSocket::new();
+    subscriber.connect(&source.endpoint).await.unwrap();
+    subscriber.subscribe("").await.unwrap();
+    let mut heard = Vec::new();
+    for name in 0..500 {
+        let body =
+            json!({"model": "llama", "prompt": long_prompt(&name.to_string()), "max_tokens": 800, "ignore_eos": true});
+        assert_eq!(post(server.address(), "/v1/completions", &body).await.status, 200);
+        while let Ok(message) = tokio::time::timeout(std::time::Duration::from_millis(50), subscriber.recv()).await {
+            heard.push(number(message.unwrap().get(1).unwrap()));
+        }
+        if heard.len() > 1 {
+            break;
+        }
+    }
+    assert!(heard.windows(2).any(|pair| pair[1] > pair[0] + 1), "a gap tells of the loss: {heard:?}");
+    let all = replayed(source.replay_endpoint.as_deref().unwrap(), heard[0]).await;
+    let numbers: Vec<u64> = all.iter().map(|(_, number, _)| *number).collect();
+    assert!(numbers.windows(2).all(|pair| pair[1] == pair[0] + 1), "{numbers:?}");
+    assert!(heard.iter().all(|number| numbers.contains(number)) && numbers.len() > heard.len());
+}
+
+#[tokio::test]
 async fn each_rank_has_its_own_publisher_and_numbers() {
     let server = start(|options| {
         publishing(options);
