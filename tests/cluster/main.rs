@@ -4,12 +4,18 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on stops where it stands")]
 
+mod access;
 mod admission;
+mod autoscaled;
+mod certificates;
 mod controller;
 mod data_plane;
+mod disturbed;
 mod first_day;
 mod inference_extension;
+mod killed;
 mod operator;
+mod own_controller;
 mod plane;
 mod pods;
 mod product;

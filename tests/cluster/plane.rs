@@ -178,6 +178,11 @@ impl Between {
     pub(crate) fn set(&self, wire: Wire) {
         self.wire.send_replace(wire);
     }
+
+    /// For a thread that rules the wire.
+    pub(crate) fn wire(&self) -> watch::Sender<Wire> {
+        self.wire.clone()
+    }
 }
 
 async fn carry(mut client: TcpStream, upstream: SocketAddr, mut wire: watch::Receiver<Wire>) {

@@ -2,27 +2,10 @@
 
 use harness::Cluster;
 
-use crate::product::{SYSTEM, alone, config, first_chat, is, made, model, nothing_left};
-
-fn scale_controller(cluster: Cluster, replicas: u32) {
-    let words =
-        ["--namespace", SYSTEM, "scale", "deploy/inference-gateway-controller", &format!("--replicas={replicas}")];
-    cluster.kubectl(&words);
-}
-
-fn no_controller(cluster: Cluster) {
-    let words = [
-        "--namespace",
-        SYSTEM,
-        "get",
-        "pods",
-        "--selector",
-        "app.kubernetes.io/name=inference-gateway-controller",
-        "-o",
-        "name",
-    ];
-    cluster.eventually("the controller has ended", || cluster.kubectl(&words).trim().is_empty().then_some(()));
-}
+use crate::{
+    own_controller::{no_controller, scale_controller},
+    product::{SYSTEM, alone, config, first_chat, is, made, model, nothing_left},
+};
 
 #[test]
 fn a_config_removed_while_no_controller_runs_is_cleaned_up_by_the_next_one() {
