@@ -19,6 +19,7 @@ mod own_controller;
 mod plane;
 mod pods;
 mod product;
+mod removal;
 mod routes;
 mod services;
 mod stand_in;

@@ -218,6 +218,8 @@ impl Reconciler {
         let api: Api<DynamicObject> = Api::namespaced_with(self.client.clone(), &key.namespace, &resource);
         let asked = tokio::time::timeout(crate::client::CALL_MAX, api.get_metadata_opt(&key.name)).await;
         let found = match asked {
+            // A kind that is not installed any more is answered without the words of an object that is not there.
+            Ok(Err(kube::Error::Api(status))) if status.code == 404 => None,
             Ok(found) => found.map_err(|error| NotWritten::of(key.to_string(), &error))?,
             Err(_) => {
                 let message = "the API server did not answer in time".into();
