@@ -87,8 +87,8 @@ fn life(space: &Space, mut seen: impl FnMut(usize)) {
 #[test]
 fn a_controller_killed_at_any_step_is_followed_by_one_that_ends_where_it_would_have() {
     let (_controller, cluster) = (alone(), Cluster::shared());
-    let (away, gate) = (NoController::for_a_while(cluster), Gate::new());
     let space = cluster.namespace("steps");
+    let (away, gate) = (NoController::for_a_while(cluster), Gate::new(&space.name));
     space.apply(&model("llama", 1));
     space.wait_for("deploy/llama", "Available");
 

@@ -28,6 +28,7 @@ pub(crate) struct Gate {
 
 #[derive(Default)]
 struct Shared {
+    about: String,
     writes: AtomicUsize,
     /// The number of the write that is the last one; 0: none is.
     last: AtomicUsize,
@@ -36,7 +37,8 @@ struct Shared {
 }
 
 impl Gate {
-    pub(crate) fn new() -> Self {
+    /// `about`: what the path of a write must contain to count, since other tests' objects are looked after as well.
+    pub(crate) fn new(about: &str) -> Self {
         let mut command = Command::new(Cluster::shared().folder().join("bin/kubectl"));
         command.args(["proxy", "--port=0", "--accept-hosts=.*"]);
         // It tells of each connection that a killed controller leaves behind.
@@ -52,7 +54,7 @@ impl Gate {
              users: [{{name: c, user: {{}}}}], contexts: [{{name: c, context: {{cluster: c, user: c}}}}]}}"
         );
         fs::write(&kubeconfig, text).unwrap();
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(Shared { about: about.to_owned(), ..Shared::default() });
         let seen = Arc::clone(&shared);
         thread::spawn(move || {
             for client in listener.incoming().flatten() {
@@ -92,7 +94,7 @@ fn carry(mut client: TcpStream, upstream: SocketAddr, shared: &Arc<Shared>) -> i
     });
     let mut read = Vec::new();
     while let Some(request) = next(&mut client, &mut read)? {
-        if is_write(&request) {
+        if is_write(&request, &shared.about) {
             let number = shared.writes.fetch_add(1, Ordering::SeqCst) + 1;
             if number == shared.last.load(Ordering::SeqCst) {
                 fatal.store(true, Ordering::SeqCst);
@@ -149,9 +151,10 @@ fn length(head: &[u8]) -> usize {
 }
 
 /// Whether a request changes an object. Leases and events are no part of a rollout.
-fn is_write(request: &[u8]) -> bool {
+fn is_write(request: &[u8], about: &str) -> bool {
     let line = String::from_utf8_lossy(&request[..request.len().min(400)]).into_owned();
     let mut words = line.split(' ');
     let (method, path) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
-    matches!(method, "POST" | "PUT" | "PATCH" | "DELETE") && !path.contains("/leases") && !path.contains("/events")
+    let changes = matches!(method, "POST" | "PUT" | "PATCH" | "DELETE") && path.contains(about);
+    changes && !path.contains("/leases") && !path.contains("/events")
 }
