@@ -12,6 +12,7 @@ pub mod cell;
 pub mod contender;
 pub mod figures;
 pub mod lengths;
+pub mod plot;
 pub mod points;
 pub mod progress;
 pub mod scenario;
@@ -19,6 +20,7 @@ pub mod store;
 pub mod summary;
 pub mod table;
 pub mod text;
+pub mod trace;
 pub mod workload;
 
 use std::path::PathBuf;
@@ -31,6 +33,7 @@ use contender::Contender;
 use points::Point;
 use scenario::Scenario;
 use store::Store;
+use trace::Trace;
 
 pub use figures::Figures;
 
@@ -46,7 +49,7 @@ pub struct Arguments {
     /// Runs of each cell, each with the next seed; a published figure needs at least 5
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     seeds: u32,
-    /// Who routes: gateway, round-robin, least-request, random-of-two, clairvoyant, or the gateway with other weights as
+    /// Who routes: gateway, random, round-robin, least-request, random-of-two, clairvoyant, or the gateway with other weights as
     /// in `gateway:queue=2,prefix=3` [default: all of them, the gateway as the scenario has it]
     #[arg(long, value_name = "NAME")]
     router: Vec<String>,
@@ -56,12 +59,18 @@ pub struct Arguments {
     /// Requests of each run, instead of the scenario's
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(100..))]
     requests: Option<u32>,
+    /// A published trace instead of the scenario's drawn lengths and arrivals
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
     /// Threads [default: as many as there are cores]
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=1_024))]
     jobs: Option<u16>,
     /// Everything measured, as JSON
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Plots of the first token's P99 and of goodput over load go there, as SVG
+    #[arg(long, value_name = "DIR")]
+    svg: Option<PathBuf>,
     /// Finished runs are kept here and not repeated [default: target/bench/quality-runs.jsonl]
     #[arg(long, value_name = "FILE")]
     runs: Option<PathBuf>,
@@ -96,6 +105,7 @@ pub struct RouterFigures {
 pub fn run(arguments: &Arguments) -> Result<()> {
     let mut scenario = Scenario::read(&arguments.scenario)?;
     scenario.workload.requests = arguments.requests.unwrap_or(scenario.workload.requests);
+    scenario.workload.trace = arguments.trace.as_deref().map(Trace::read).transpose()?;
     let contenders = contenders(&arguments.router)?;
     let setting = Setting::of(&scenario, arguments.seed)?;
     let points = points::of(&scenario, &setting, &arguments.load);
@@ -104,6 +114,9 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     if let Some(path) = &arguments.json {
         let text = serde_json::to_string_pretty(&measured)?;
         std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    if let Some(folder) = &arguments.svg {
+        plot::write(&measured, folder)?;
     }
     println!("{}", table::markdown(&scenario, &setting, &measured));
     Ok(())
@@ -150,3 +163,6 @@ fn measure(
         points: points.into_iter().map(measurement).collect(),
     })
 }
+
+#[cfg(test)]
+mod tests;

@@ -121,7 +121,8 @@ impl<'a> World<'a> {
             Router::Product { settings, gateways } => {
                 (0..*gateways).map(|_| Gateway::new((**settings).clone())).collect()
             }
-            Router::RoundRobin
+            Router::Random
+            | Router::RoundRobin
             | Router::LeastRequest
             | Router::RandomOfTwo
             | Router::Clairvoyant

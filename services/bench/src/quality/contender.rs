@@ -15,6 +15,7 @@ pub enum Contender {
     Gateway,
     /// With these weights instead.
     Weighted(Weights),
+    Random,
     RoundRobin,
     LeastRequest,
     RandomOfTwo,
@@ -23,13 +24,14 @@ pub enum Contender {
 
 impl Contender {
     pub fn defaults() -> Vec<Self> {
-        vec![Self::RoundRobin, Self::LeastRequest, Self::RandomOfTwo, Self::Gateway, Self::Clairvoyant]
+        vec![Self::Random, Self::RoundRobin, Self::LeastRequest, Self::RandomOfTwo, Self::Gateway, Self::Clairvoyant]
     }
 
     pub fn name(&self) -> String {
         match self {
             Self::Gateway => "gateway".to_owned(),
             Self::Weighted(weights) => format!("gateway:{}", written(*weights)),
+            Self::Random => "random".to_owned(),
             Self::RoundRobin => "round-robin".to_owned(),
             Self::LeastRequest => "least-request".to_owned(),
             Self::RandomOfTwo => "random-of-two".to_owned(),
@@ -47,6 +49,7 @@ impl Contender {
         match self {
             Self::Gateway => product(None),
             Self::Weighted(weights) => product(Some(*weights)),
+            Self::Random => Router::Random,
             Self::RoundRobin => Router::RoundRobin,
             Self::LeastRequest => Router::LeastRequest,
             Self::RandomOfTwo => Router::RandomOfTwo,

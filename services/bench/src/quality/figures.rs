@@ -102,7 +102,27 @@ impl Figures {
             prefix_hits: if prompts > 0 { cached as f64 / prompts as f64 } else { 0.0 },
             kinds: kinds.collect(),
         }
+        .rounded()
     }
+
+    /// To nine digits, which JSON gives back as they were: a run that was kept is the same run.
+    fn rounded(mut self) -> Self {
+        let Self { ttft_mean, ttft_p50, ttft_p95, ttft_p99, itl_p50, itl_p95, itl_p99, goodput, .. } = &mut self;
+        [ttft_mean, ttft_p50, ttft_p95, ttft_p99, itl_p50, itl_p95, itl_p99, goodput].into_iter().for_each(nine_digits);
+        let Self { offered_per_s, shed, failed, throughput, idle_gpus, imbalance, prefix_hits, .. } = &mut self;
+        [offered_per_s, shed, failed, throughput, idle_gpus, imbalance, prefix_hits].into_iter().for_each(nine_digits);
+        self.shares.iter_mut().for_each(nine_digits);
+        for kind in &mut self.kinds {
+            [&mut kind.ttft_p99, &mut kind.goodput, &mut kind.shed].into_iter().for_each(nine_digits);
+        }
+        self
+    }
+}
+
+/// What is no number (nothing was there to be measured) becomes 0.
+fn nine_digits(value: &mut f64) {
+    let finite = if value.is_finite() { *value } else { 0.0 };
+    *value = format!("{finite:.8e}").parse().expect("a number that was written can be read");
 }
 
 /// Times to the first token, ms, ascending.

@@ -10,7 +10,7 @@ use anyhow::{Context, Result, ensure};
 use engine::Profile;
 use serde::Deserialize;
 
-use super::lengths::Lengths;
+use super::{lengths::Lengths, trace::Trace};
 use crate::world::{
     knobs::Knobs,
     stage::{Deed, Hops, Machines},
@@ -73,6 +73,9 @@ pub struct Workload {
     pub seconds_min: f64,
     /// Coefficient of variation of the times between arrivals.
     pub arrivals_cv: f64,
+    /// Taken instead of what is drawn for the first kind.
+    #[serde(skip)]
+    pub trace: Option<Trace>,
     /// Kinds of requests.
     pub kinds: BTreeMap<String, Kind>,
 }

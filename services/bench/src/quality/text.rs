@@ -18,38 +18,41 @@ pub struct Piece {
 /// is told what they contain.
 pub fn draft(prompt: &[Piece], answer: Piece, shared_tokens: u32, adapter: Option<u32>) -> Draft {
     let prompt_tokens = prompt.iter().map(|piece| piece.tokens).sum::<u32>().max(1);
-    let whole = |block_tokens: u32, tokens: u32| (0..tokens / block_tokens).map(move |block| block * block_tokens);
     let mut chain = adapter.map_or(0, |adapter| u64::from(adapter) + 1);
-    let prefix = whole(dispatch::BLOCK_TOKENS, prompt_tokens).map(|from| {
-        chain = mix(chain, content(prompt, None, from, dispatch::BLOCK_TOKENS));
+    let prefix = blocks(prompt.iter().copied(), dispatch::BLOCK_TOKENS, prompt_tokens).map(|content| {
+        chain = mix(chain, content);
         chain
     });
     let known = shared_tokens.min(prompt_tokens + answer.tokens);
-    let blocks = whole(ENGINE_BLOCK_TOKENS, known)
-        .map(|from| BlockHash(content(prompt, Some(answer), from, ENGINE_BLOCK_TOKENS)));
+    let whole = prompt.iter().copied().chain([answer]);
     Draft {
         prompt_tokens,
         output_tokens: answer.tokens.max(1),
         prefix: prefix.collect(),
-        blocks: blocks.collect(),
+        blocks: blocks(whole, ENGINE_BLOCK_TOKENS, known).map(BlockHash).collect(),
         adapter,
     }
 }
 
-/// Of the tokens from `from` on.
-fn content(prompt: &[Piece], answer: Option<Piece>, from: u32, tokens: u32) -> u64 {
-    let (mut begins, mut hash) = (0, 0);
-    for piece in prompt.iter().copied().chain(answer) {
-        let ends = begins + piece.tokens;
-        if begins < from + tokens && ends > from {
-            hash = mix(
-                hash,
-                mix(piece.text, u64::from(from.saturating_sub(begins)) << 32 | u64::from(begins.saturating_sub(from))),
-            );
+/// Hashes of the full blocks of the first so many tokens, by what they contain.
+fn blocks(pieces: impl Iterator<Item = Piece>, block_tokens: u32, tokens: u32) -> impl Iterator<Item = u64> {
+    let mut pieces = pieces;
+    // The piece that the next block begins in, and how much of it is behind.
+    let (mut piece, mut behind) = (pieces.next(), 0);
+    (0..tokens / block_tokens).map(move |_| {
+        let (mut left, mut hash) = (block_tokens, 0);
+        while let Some(Piece { text, tokens }) = piece.filter(|_| left > 0) {
+            let taken = left.min(tokens - behind);
+            if taken > 0 {
+                hash = mix(hash, mix(text, u64::from(behind) << 32 | u64::from(block_tokens - left)));
+            }
+            (left, behind) = (left - taken, behind + taken);
+            if behind == tokens {
+                (piece, behind) = (pieces.next(), 0);
+            }
         }
-        begins = ends;
-    }
-    hash
+        hash
+    })
 }
 
 #[cfg(test)]

@@ -23,6 +23,7 @@ pub(super) struct Plain {
 }
 
 enum Way {
+    Any,
     InTurn { next: usize },
     Fewest,
     FewerOfTwo,
@@ -35,6 +36,7 @@ impl Plain {
     pub(super) fn new(router: &Router, endpoints: usize, rng: Rng) -> Option<Self> {
         let way = match router {
             Router::Product { .. } => return None,
+            Router::Random => Way::Any,
             Router::RoundRobin => Way::InTurn { next: 0 },
             Router::LeastRequest => Way::Fewest,
             Router::RandomOfTwo => Way::FewerOfTwo,
@@ -60,6 +62,7 @@ impl Plain {
                 *next = chosen + 1;
                 chosen
             }
+            Way::Any => ready[self.rng.usize(..ready.len())],
             Way::Fewest => {
                 let fewest = ready.iter().map(|&server| self.in_flight[server]).min()?;
                 let equals: Vec<usize> = ready.into_iter().filter(|&s| self.in_flight[s] == fewest).collect();

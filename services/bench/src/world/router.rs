@@ -8,7 +8,9 @@ pub enum Router {
     /// The product: so many gateways, each of which sees only its own work, behind a load balancer that goes through
     /// them in turn.
     Product { settings: Box<Settings>, gateways: usize },
-    /// One after the other, as a Kubernetes Service spreads connections on average.
+    /// One drawn at random, as kube-proxy does for each new connection.
+    Random,
+    /// One after the other.
     RoundRobin,
     /// The endpoint with fewest requests in flight; chance decides among equals.
     LeastRequest,
