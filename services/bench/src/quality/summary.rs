@@ -57,13 +57,15 @@ fn published(scenario: &Scenario, measured: &Measured) -> String {
         let said = if published == 0.0 { "comparable".to_owned() } else { format!("{:+.0} %", published * 100.0) };
         let met = from.zip(to).is_some_and(|(from, to)| reached(published, from, to, title == "tokens/s"));
         let verdict = if met { "yes" } else { "**no**" };
-        let _ = writeln!(text, "| {title} | {} | {said} | {} | {verdict} |", measurement.point.name, change(from, to));
+        let bound = change(from, router(measurement, "clairvoyant").and_then(|bound| spread(bound, &of)));
+        let (at, measured) = (&measurement.point.name, change(from, to));
+        let _ = writeln!(text, "| {title} | {at} | {said} | {measured} | {verdict} | {bound} |");
     }
     if text.is_empty() {
         return text;
     }
     format!(
-        "\n## Beside what was published\n\n| figure | at | published | measured | reached |\n|---|---|---|---|---|\n{text}"
+        "\n## Beside what was published\n\n| figure | at | published | measured | reached | clairvoyant |\n|---|---|---|---|---|---|\n{text}"
     )
 }
 

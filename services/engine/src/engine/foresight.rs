@@ -9,7 +9,7 @@ use std::collections::{BTreeSet, VecDeque};
 use pool::Moment;
 
 use super::{Engine, Sequence};
-use crate::{AdapterId, Batch, Request};
+use crate::{AdapterId, Batch, Request, Scheduling};
 
 /// Steps looked ahead, at most: beyond, any answer is as bad as another.
 const STEPS_MAX: usize = 20_000;
@@ -25,11 +25,23 @@ struct Runner<'a> {
     computed: u32,
     /// Tokens it will still generate.
     left: u32,
+    /// Tokens of the step in flight, and of the one after it where that is formed ahead.
     scheduled: u32,
+    ahead: u32,
+    decoding: bool,
     blocks: f64,
     /// Computed tokens whose blocks it lost, and will find in the cache again.
     lost: u32,
     is_asked_about: bool,
+}
+
+/// When a batch is formed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Formed {
+    /// With no step in flight.
+    Now,
+    /// As the one after that in flight.
+    Ahead,
 }
 
 struct Ahead<'a> {
@@ -38,6 +50,8 @@ struct Ahead<'a> {
     running: Vec<Runner<'a>>,
     waiting: VecDeque<Runner<'a>>,
     arriving: VecDeque<(Moment, Runner<'a>)>,
+    /// The batch after the one in flight, where it is formed ahead.
+    prepared: Option<Batch>,
     free: f64,
     /// Distinct blocks ÷ blocks, over all that decode.
     distinct: f64,
@@ -68,14 +82,32 @@ impl<'a> Runner<'a> {
             computed: sequence.computed,
             left: sequence.request.output_tokens.saturating_sub(sequence.generated),
             scheduled: sequence.scheduled,
+            ahead: sequence.ahead,
+            decoding: sequence.decoding,
             blocks: sequence.blocks.len() as f64,
             lost: 0,
             is_asked_about: false,
         }
     }
 
+    fn schedule(&mut self, tokens: u32, formed: Formed) {
+        match formed {
+            Formed::Now => self.scheduled = tokens,
+            Formed::Ahead => self.ahead = tokens,
+        }
+    }
+
     fn missing(&self) -> u32 {
         self.known - self.computed
+    }
+
+    fn brings_token(&self) -> bool {
+        self.scheduled > 0 && self.scheduled == self.missing()
+    }
+
+    /// Tokens to compute after the step in flight.
+    fn missing_after(&self) -> u32 {
+        if self.brings_token() { u32::from(self.left > 1) } else { self.missing() - self.scheduled }
     }
 }
 
@@ -92,6 +124,7 @@ impl<'a> Ahead<'a> {
             running: running.collect(),
             waiting: engine.waiting.iter().map(Runner::of).collect(),
             arriving: arriving.collect(),
+            prepared: engine.prepared,
             free: f64::from(engine.blocks.free()),
             distinct,
         }
@@ -107,10 +140,14 @@ impl<'a> Ahead<'a> {
             if self.at >= limit {
                 return None;
             }
-            let batch = self.begin_step();
+            self.admit_arrivals();
+            let batch = self.prepared.take().unwrap_or_else(|| self.form(Formed::Now));
             if batch.is_empty() {
                 self.at = self.arriving.front()?.0;
                 continue;
+            }
+            if self.engine.profile.scheduling == Scheduling::Ahead {
+                self.prepared = Some(self.form(Formed::Ahead)).filter(|next| !next.is_empty());
             }
             let took_ms = self.engine.profile.step.mean_ms(&batch);
             self.at = self.at + std::time::Duration::from_secs_f64(took_ms / 1e3);
@@ -125,7 +162,7 @@ impl<'a> Ahead<'a> {
     fn end_step(&mut self) -> bool {
         let (mut found, mut freed) = (false, 0.0);
         self.running.retain_mut(|runner| {
-            let scheduled = std::mem::take(&mut runner.scheduled);
+            let scheduled = std::mem::replace(&mut runner.scheduled, std::mem::take(&mut runner.ahead));
             runner.computed += scheduled;
             if scheduled == 0 || runner.missing() > 0 {
                 return true;
@@ -137,50 +174,72 @@ impl<'a> Ahead<'a> {
                 return false;
             }
             runner.known += 1;
+            runner.decoding = true;
             true
         });
         self.free += freed * self.distinct;
         found
     }
 
-    fn begin_step(&mut self) -> Batch {
+    fn admit_arrivals(&mut self) {
         while self.arriving.front().is_some_and(|(due, _)| *due <= self.at) {
             let (_, runner) = self.arriving.pop_front().expect("it was just looked at");
             self.waiting.push_back(runner);
         }
+    }
+
+    fn form(&mut self, formed: Formed) -> Batch {
         let mut budget = self.engine.profile.max_batched_tokens;
-        if self.schedule_running(&mut budget) {
-            self.schedule_waiting(&mut budget);
+        if self.schedule_running(&mut budget, formed) {
+            self.schedule_waiting(&mut budget, formed);
         }
-        self.describe()
+        self.describe(formed)
     }
 
     /// True when nobody had to give way.
-    fn schedule_running(&mut self, budget: &mut u32) -> bool {
+    fn schedule_running(&mut self, budget: &mut u32, formed: Formed) -> bool {
         let (mut place, mut nobody_gave_way) = (0, true);
         while place < self.running.len() && *budget > 0 {
-            let tokens = self.running[place].missing().min(*budget);
-            let short = self.short(&self.running[place], tokens);
-            if short > self.free && self.running.len() > 1 {
-                let mut victim = self.running.pop().expect("there is more than one");
-                *budget += std::mem::take(&mut victim.scheduled);
-                self.free += std::mem::take(&mut victim.blocks) * self.distinct;
-                victim.lost = std::mem::take(&mut victim.computed);
-                self.waiting.push_front(victim);
+            let runner = &self.running[place];
+            let missing = match formed {
+                Formed::Now => runner.missing(),
+                Formed::Ahead => runner.missing_after(),
+            };
+            let tokens = missing.min(*budget);
+            let short = self.short(runner, tokens);
+            if tokens > 0 && short > self.free && self.running.len() > 1 {
+                *budget += self.preempt_last(formed);
                 nobody_gave_way = false;
                 continue;
             }
-            self.take(short);
+            self.take(if tokens > 0 { short } else { 0.0 });
             let runner = &mut self.running[place];
-            runner.blocks += short;
-            runner.scheduled = tokens;
+            if tokens > 0 {
+                runner.blocks += short;
+                runner.decoding |= runner.brings_token();
+                runner.schedule(tokens, formed);
+            }
             *budget -= tokens;
             place += 1;
         }
         nobody_gave_way
     }
 
-    fn schedule_waiting(&mut self, budget: &mut u32) {
+    /// The last one gives way. Returns the tokens that it had in the batch being formed.
+    fn preempt_last(&mut self, formed: Formed) -> u32 {
+        let mut victim = self.running.pop().expect("somebody runs");
+        let (scheduled, ahead) = (std::mem::take(&mut victim.scheduled), std::mem::take(&mut victim.ahead));
+        self.free += std::mem::take(&mut victim.blocks) * self.distinct;
+        victim.lost = std::mem::take(&mut victim.computed);
+        victim.decoding = false;
+        self.waiting.push_front(victim);
+        match formed {
+            Formed::Now => scheduled,
+            Formed::Ahead => ahead,
+        }
+    }
+
+    fn schedule_waiting(&mut self, budget: &mut u32, formed: Formed) {
         let profile = &self.engine.profile;
         let mut adapters: BTreeSet<AdapterId> = self.running.iter().filter_map(|runner| runner.adapter).collect();
         let mut place = 0;
@@ -196,15 +255,16 @@ impl<'a> Ahead<'a> {
                 let found = self.cached_blocks(sequence);
                 (runner.computed, runner.blocks) = (found * profile.block_tokens, f64::from(found));
             }
-            let block_tokens = profile.block_tokens;
-            runner.computed += std::mem::take(&mut runner.lost) / block_tokens * block_tokens;
-            let tokens = runner.missing().min(*budget);
-            let short = self.short(&runner, tokens);
-            if short > self.free {
+            runner.computed += std::mem::take(&mut runner.lost) / profile.block_tokens * profile.block_tokens;
+            // The whole prompt must fit, not only the chunk that is computed now.
+            if self.short(&runner, runner.missing()) > self.free {
                 break;
             }
+            let tokens = runner.missing().min(*budget);
+            let short = self.short(&runner, tokens);
             self.take(short);
-            (runner.sequence, runner.scheduled) = (None, tokens);
+            runner.sequence = None;
+            runner.schedule(tokens, formed);
             runner.blocks += short;
             *budget -= tokens;
             adapters.extend(runner.adapter);
@@ -221,7 +281,7 @@ impl<'a> Ahead<'a> {
     }
 
     fn short(&self, runner: &Runner<'_>, tokens: u32) -> f64 {
-        let needed = (runner.computed + tokens).div_ceil(self.engine.profile.block_tokens);
+        let needed = (runner.computed + runner.scheduled + tokens).div_ceil(self.engine.profile.block_tokens);
         (f64::from(needed) - runner.blocks).max(0.0)
     }
 
@@ -229,16 +289,20 @@ impl<'a> Ahead<'a> {
         self.free = (self.free - blocks).max(0.0);
     }
 
-    fn describe(&self) -> Batch {
+    fn describe(&self, formed: Formed) -> Batch {
         let mut batch = Batch::default();
         let mut read = 0.0;
         for runner in &self.running {
-            let (before, chunk) = (f64::from(runner.computed), f64::from(runner.scheduled));
-            if runner.missing() == 1 && runner.sequence.is_none() && runner.computed > 0 {
-                batch.decodes += u32::from(runner.scheduled > 0);
+            let (before, tokens) = match formed {
+                Formed::Now => (runner.computed, runner.scheduled),
+                Formed::Ahead => (runner.computed + runner.scheduled, runner.ahead),
+            };
+            let (before, chunk) = (f64::from(before), f64::from(tokens));
+            if runner.decoding {
+                batch.decodes += u32::from(tokens > 0);
                 read += before + chunk;
             } else {
-                batch.prefill_tokens += u64::from(runner.scheduled);
+                batch.prefill_tokens += u64::from(tokens);
                 batch.attention_pairs += chunk * (before + chunk / 2.0);
             }
         }
