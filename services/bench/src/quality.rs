@@ -16,6 +16,7 @@ pub mod plot;
 pub mod points;
 pub mod progress;
 pub mod scenario;
+pub mod small;
 pub mod store;
 pub mod summary;
 pub mod table;
@@ -118,7 +119,8 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     if let Some(folder) = &arguments.svg {
         plot::write(&measured, folder)?;
     }
-    println!("{}", table::markdown(&scenario, &setting, &measured));
+    let small = small::markdown(&scenario, &setting, &contenders, arguments.seed);
+    println!("{}{small}", table::markdown(&scenario, &setting, &measured));
     Ok(())
 }
 
