@@ -5,6 +5,7 @@
 
 mod access;
 mod adapters;
+mod bench;
 mod bodies;
 mod churn;
 mod client_gone;

@@ -182,7 +182,8 @@ impl<'a> Measure<'a> {
         let open = load::while_streams_are_open(&running.data, loads.open_streams, &loads.streamed, now);
         self.figures.insert(Key::MemoryMb1000Streams, open.context("open streams")??.now_bytes as f64 / MB);
         drop(running);
-        let running = self.start(loads.endpoints, Front::Plain)?;
+        // One endpoint for each body: a pool that is full would make some of them wait in the gateway.
+        let running = self.start(loads.many_endpoints, Front::Plain)?;
         let Some(process) = &running.process else { return Ok(()) };
         let before = process.memory()?.now_bytes;
         let (target, count) = (&running.data, loads.bodies_in_flight);

@@ -62,7 +62,10 @@ struct Shared {
 struct Seen {
     first: Option<Instant>,
     last: Option<Instant>,
-    tokens: u32,
+    /// Chunks with text.
+    chunks: u32,
+    /// Of the answer, as its usage says: an engine that is late puts several into one chunk.
+    tokens: Option<u32>,
     done: bool,
 }
 
@@ -151,7 +154,7 @@ impl Shared {
         if record.is(Outcome::Served) {
             // An answer's end is its last token, not the usage that follows.
             record.ended = seen.last.map(|at| self.moment(at)).or(record.ended);
-            record.output_tokens = seen.tokens.max(1);
+            record.output_tokens = seen.tokens.unwrap_or(seen.chunks).max(1);
         }
         record
     }
@@ -185,20 +188,21 @@ impl Shared {
 
     fn look(&self, piece: &[u8], seen: &mut Seen) {
         seen.done |= memmem::find(piece, b"data: [DONE]").is_some();
-        let tokens = tokens(piece);
-        if tokens == 0 {
+        seen.tokens = usage(piece).or(seen.tokens);
+        let chunks = chunks(piece);
+        if chunks == 0 {
             return;
         }
         let now = Instant::now();
         match seen.last {
             None => seen.first = Some(now),
             Some(last) => {
-                let gap_ms = now.duration_since(last).as_secs_f64() * 1e3 / self.time_scale / f64::from(tokens);
-                (0..tokens).for_each(|_| self.between_tokens_ms.borrow_mut().add(gap_ms));
+                let gap_ms = now.duration_since(last).as_secs_f64() * 1e3 / self.time_scale / f64::from(chunks);
+                (0..chunks).for_each(|_| self.between_tokens_ms.borrow_mut().add(gap_ms));
             }
         }
         seen.last = Some(now);
-        seen.tokens += tokens;
+        seen.chunks += chunks;
     }
 
     /// On the calls' clock.
@@ -207,8 +211,17 @@ impl Shared {
     }
 }
 
+/// Output tokens as the last usage in this piece of a stream says, if it holds one.
+fn usage(piece: &[u8]) -> Option<u32> {
+    const NAME: &[u8] = br#""completion_tokens":"#;
+    let from = memmem::rfind(piece, NAME)? + NAME.len();
+    let digits = piece[from..].iter().skip_while(|byte| **byte == b' ').take_while(|byte| byte.is_ascii_digit());
+    let digits: Vec<u8> = digits.copied().collect();
+    std::str::from_utf8(&digits).ok()?.parse().ok()
+}
+
 /// Chunks with text in this piece of a stream; engines send one for each token.
-fn tokens(piece: &[u8]) -> u32 {
+fn chunks(piece: &[u8]) -> u32 {
     let count = |what: &[u8]| memmem::find_iter(piece, what).count();
     let all = count(br#""content":""#) + count(br#""content": ""#);
     let empty = count(br#""content":"""#) + count(br#""content": """#);
@@ -220,12 +233,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_chunks_with_text_are_tokens() {
+    fn tokens_are_what_the_usage_says() {
+        let piece = br#"data: {"usage":{"prompt_tokens":9,"completion_tokens":41,"total_tokens":50}}"#;
+        assert_eq!(usage(piece), Some(41));
+        assert_eq!(usage(br#"{"completion_tokens": 7}"#), Some(7));
+        assert_eq!(usage(br#"{"usage":null,"completion_tokens":null}"#), None);
+    }
+
+    #[test]
+    fn only_chunks_with_text_are_counted() {
         let role = br#"data: {"choices":[{"index":0,"delta":{"role":"assistant","content":""}}]}"#;
         let word = br#"data: {"choices":[{"index":0,"delta":{"content":" word"}}]}"#;
-        assert_eq!((tokens(role), tokens(word)), (0, 1));
-        assert_eq!(tokens(&[&word[..], b"\n\n", &word[..]].concat()), 2);
-        assert_eq!(tokens(br#"data: {"choices":[{"delta":{"content": "a"}}]}"#), 1);
-        assert_eq!(tokens(b"data: [DONE]"), 0);
+        assert_eq!((chunks(role), chunks(word)), (0, 1));
+        assert_eq!(chunks(&[&word[..], b"\n\n", &word[..]].concat()), 2);
+        assert_eq!(chunks(br#"data: {"choices":[{"delta":{"content": "a"}}]}"#), 1);
+        assert_eq!(chunks(b"data: [DONE]"), 0);
     }
 }
