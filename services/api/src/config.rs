@@ -165,6 +165,8 @@ pub struct Weights {
     pub running_requests: u32,
     /// Least recently used.
     pub lru: u32,
+    /// Predicted time to first token.
+    pub predicted_latency: u32,
 }
 
 /// Whether endpoints are asked for the usage of streamed answers.

@@ -14,9 +14,8 @@ use crate::{
 };
 
 /// Fields of `InferenceGatewayConfig` with less effect than their words say. `[]` stands for every item of a list.
-const ROWS: [(&str, Effect); 7] = [
+const ROWS: [(&str, Effect); 6] = [
     ("spec.dataPlane.mode", Effect::OnlyDefaultBuilt),
-    ("spec.schedulers[].weights.predictedLatency", Effect::OnlyDefaultBuilt),
     ("spec.schedulers[].configMapRef", Effect::NotBuilt),
     ("spec.bbr.replicas", Effect::PodsOnly),
     ("spec.podDefaults", Effect::PodsOnly),

@@ -114,7 +114,7 @@ fn scheduler(
         protocol: protocol(spec.app_protocol),
         engine: engine(spec.engine_type),
         picker: picker(spec.scheduler),
-        weights: weights(&spec.weights),
+        weights: weights(spec.weights.as_ref(), spec.scheduler),
         lora_adapters: adapters.iter().filter(own).map(|(adapter, _)| adapter.clone()).collect(),
         route_timeout: spec.route_timeout.and_then(GatewayDuration::limit),
         log_level: spec.log_level,
@@ -172,7 +172,11 @@ fn picker(name: PickerName) -> PickerProfile {
     }
 }
 
-fn weights(spec: &WeightsSpec) -> Weights {
+/// What is set means what the contract says, also for those weights of a set that are left out. Without any, the picker's
+/// own profile.
+fn weights(spec: Option<&WeightsSpec>, picker: PickerName) -> Weights {
+    let by_default = WeightsSpec::of_profile(picker);
+    let spec = spec.unwrap_or(&by_default);
     Weights {
         queue: spec.queue,
         kv_cache: spec.kv_cache,
@@ -180,6 +184,7 @@ fn weights(spec: &WeightsSpec) -> Weights {
         lora_affinity: spec.lora_affinity,
         running_requests: spec.running_requests,
         lru: spec.lru.unwrap_or(0),
+        predicted_latency: spec.predicted_latency,
     }
 }
 

@@ -122,6 +122,8 @@ pub struct Considered {
     pub in_flight: InFlight,
     /// Leading blocks of the prompt that it was sent before.
     pub matched_blocks: u32,
+    /// How far its predicted time to first token should be believed, 0–1; `None` when rejected.
+    pub prediction_confidence: Option<f64>,
     /// Why it was no candidate.
     pub rejected: Option<Rejected>,
 }
@@ -203,6 +205,7 @@ impl Recorder<'_> {
                 readings: Readings::default(),
                 in_flight: InFlight::default(),
                 matched_blocks: 0,
+                prediction_confidence: None,
                 rejected: None,
             });
         }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use pool::{Adapters, Endpoint, Load, Moment, NoPage, Observation, Signal, State};
-use scheduling::{Lane, Tier, name_hash};
+use scheduling::{EndpointLatency, Features, Lane, PoolLatency, Prediction, Tier, name_hash};
 
 use crate::{
     HasPage, Seen, Standing,
@@ -12,6 +12,7 @@ use crate::{
     flights::{Flight, Flights, Line},
     health::{Health, Judged},
     horizon::Horizon,
+    prefill_line::PrefillLine,
     prefill_speed::PrefillSpeed,
     work::{OwnWork, Stage},
 };
@@ -23,6 +24,9 @@ const SETTLING_FOR: Duration = Duration::from_secs(1);
 /// Less between two starts is no restart, which takes an engine longer: some libraries work the start out anew for each
 /// page, from a boot time that is whole seconds.
 const START_JITTER_S: f64 = 2.0;
+
+/// An endpoint of which nothing is learned for so long is known less well.
+const FADE_EVERY: Duration = Duration::from_secs(5);
 
 /// See the module's text.
 #[derive(Debug)]
@@ -52,6 +56,10 @@ pub(crate) struct EndpointState {
     /// Since when there is always an own request without an answer here.
     unanswered_since: Moment,
     pub(crate) prefill_speed: PrefillSpeed,
+    pub(crate) prefill_line: PrefillLine,
+    pub(crate) latency: EndpointLatency,
+    /// When [`EndpointState::latency`] last learned or faded.
+    latency_at: Moment,
 }
 
 /// Whether it takes new work, and whether it is still a member.
@@ -128,6 +136,9 @@ impl EndpointState {
             unanswered_in_report: 0,
             unanswered_since: joined_at,
             prefill_speed: PrefillSpeed::default(),
+            prefill_line: PrefillLine::EMPTY,
+            latency: EndpointLatency::default(),
+            latency_at: joined_at,
         }
     }
 
@@ -221,6 +232,7 @@ impl EndpointState {
         if self.own.total().unanswered == 0 {
             self.unanswered_since = flight.dispatched_at;
         }
+        flight.prefill_place = self.prefill_line.send(flight.uncached_tokens, flight.dispatched_at);
         self.own.add(Stage::Since, flight.work());
         flights.join(&mut self.since, index);
     }
@@ -248,12 +260,47 @@ impl EndpointState {
     }
 
     /// Its first token came.
-    pub(crate) fn prefilled(&mut self, index: u32, flights: &mut Flights, now: Moment) {
-        let Flight { ahead_tokens, dispatched_at, prefilled, .. } = *flights.get(index);
-        if ahead_tokens > 0 && !prefilled {
-            self.prefill_speed.note(ahead_tokens, now.since(dispatched_at));
+    pub(crate) fn prefilled(&mut self, index: u32, flights: &mut Flights, pool: &mut PoolLatency, now: Moment) {
+        let Flight { ahead_tokens, dispatched_at, prefilled, prefill_place, features, .. } = *flights.get(index);
+        if prefilled {
+            return;
         }
+        let after = now.since(dispatched_at);
+        if ahead_tokens > 0 {
+            self.prefill_speed.note(ahead_tokens, after);
+        }
+        if let Some(features) = features {
+            self.latency.learn(&features, after, pool);
+            pool.learn(&features, after);
+            self.latency_at = now;
+        }
+        self.prefill_line.computed(prefill_place, now);
         self.change(index, flights, |flight| flight.prefilled = true);
+    }
+
+    /// A request that was answered has ended: its prompt was computed, whether its first token was seen or not.
+    pub(crate) fn finished(&mut self, flight: &Flight, now: Moment) {
+        if flight.answered {
+            self.prefill_line.computed(flight.prefill_place, now);
+        }
+    }
+
+    /// What is predicted for such a request.
+    pub(crate) fn predict(&self, features: &Features) -> Prediction {
+        Prediction {
+            ttft_s: self.latency.predict_s(features),
+            confidence: self.latency.confidence(),
+            usual_error: self.latency.usual_error(),
+        }
+    }
+
+    /// Nothing was learned of it for this time.
+    pub(crate) fn fade(&mut self, pool: &PoolLatency, now: Moment) {
+        let elapsed = now.since(self.latency_at);
+        if elapsed >= FADE_EVERY {
+            self.latency.fade(elapsed, pool);
+            self.latency_at = now;
+        }
     }
 
     /// Whether all own requests had been answered within this time.

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use flow_control::Ask;
 use pool::Moment;
+use scheduling::Features;
 
 use crate::{
     health::{Judged, Term},
@@ -50,6 +51,10 @@ pub(crate) struct Flight {
     pub(crate) uncached_tokens: u32,
     /// Prompt tokens to be computed before its first token could come, its own among them; 0 = unknown.
     pub(crate) ahead_tokens: u64,
+    /// Its place among the prompts sent to the endpoint.
+    pub(crate) prefill_place: u64,
+    /// What its first token was predicted from; `None` where nothing can be learned from it.
+    pub(crate) features: Option<Features>,
     pub(crate) answered: bool,
     pub(crate) prefilled: bool,
     pub(crate) adapter: Option<Arc<str>>,

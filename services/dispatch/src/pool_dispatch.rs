@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 use flow_control::{Queue, RetryBudget};
 use pool::{EndpointId, Moment, Observation};
-use scheduling::{Candidate, IndexStats, PrefixIndex, Profile};
+use scheduling::{Candidate, Features, IndexStats, PoolLatency, PrefixIndex, Profile};
 
 use crate::{
     Gone, Permit, Settings,
@@ -39,9 +39,26 @@ pub struct PoolDispatch {
     retry_budget: RetryBudget,
     queue: Queue<Held>,
     evictable: Evictable,
+    latency: PoolLatency,
+    typical: Typical,
     /// Picks made so far.
     picks: u64,
     scratch: Scratch,
+}
+
+/// What a request of this pool has to compute, as a rule: what others' requests are taken for.
+#[derive(Clone, Copy, Debug, Default)]
+struct Typical {
+    uncached_tokens: f64,
+}
+
+impl Typical {
+    /// Share of the mean that one request moves it by.
+    const STEP: f64 = 1.0 / 64.0;
+
+    fn note(&mut self, uncached_tokens: u32) {
+        self.uncached_tokens += (f64::from(uncached_tokens) - self.uncached_tokens) * Self::STEP;
+    }
 }
 
 /// Room to work in, kept from pick to pick so that none is asked for while picking.
@@ -50,6 +67,8 @@ struct Scratch {
     matched: Vec<u32>,
     surveyed: Vec<Surveyed>,
     candidates: Vec<Candidate>,
+    /// What each candidate's prediction was made from.
+    features: Vec<Features>,
 }
 
 impl PoolDispatch {
@@ -64,6 +83,8 @@ impl PoolDispatch {
             retry_budget: RetryBudget::default(),
             queue: Queue::new(settings.flow),
             evictable: Evictable::default(),
+            latency: PoolLatency::default(),
+            typical: Typical::default(),
             picks: 0,
             scratch: Scratch::default(),
             settings,
@@ -87,10 +108,14 @@ impl PoolDispatch {
     }
 
     /// Takes in what a look at an endpoint found. Looks at endpoints that are gone are ignored.
-    pub fn observe(&mut self, id: EndpointId, observation: Observation, _now: Moment) {
+    pub fn observe(&mut self, id: EndpointId, observation: Observation, now: Moment) {
         let Some(state) = self.slots.get(&id).and_then(|&slot| self.endpoints[slot as usize].as_mut()) else { return };
         let cache_before = state.load.cache;
         let life = state.observe(observation, &mut self.flights);
+        match life {
+            Life::Another => state.latency.restarted(&self.latency),
+            Life::Same => state.fade(&self.latency, now),
+        }
         if state.is_unreachable() && state.health.is_ejected() {
             // Nobody is there to be spared, and whoever comes next is to be used as soon as it listens.
             state.health.reinstate();
@@ -132,6 +157,8 @@ impl PoolDispatch {
         flight.dispatched_at = now;
         flight.uncached_tokens = flight.prompt_tokens - picking::cached_tokens(held, flight.prompt_tokens);
         (flight.answered, flight.prefilled, flight.ahead_tokens) = (false, false, 0);
+        // Part of its time went elsewhere, and nobody looked at what it meets here.
+        flight.features = None;
         self.place(index, adapter.as_deref(), prefix, held);
         self.forget_if_left(from_slot);
         Ok(())
@@ -151,7 +178,10 @@ impl PoolDispatch {
     /// The first token arrived: the prompt is computed. Not for an answer that comes as a whole: when its prompt had been
     /// computed is not seen.
     pub fn prefilled(&mut self, permit: &Permit, now: Moment) {
-        self.change(permit, |state, index, flights| state.prefilled(index, flights, now));
+        let Some(index) = self.flights.find(permit) else { return };
+        if let Some(state) = &mut self.endpoints[self.flights.get(index).slot as usize] {
+            state.prefilled(index, &mut self.flights, &mut self.latency, now);
+        }
     }
 
     /// The request is over, whatever became of it.
@@ -161,6 +191,7 @@ impl PoolDispatch {
         self.evictable.end(slot, &self.flights.get(index).ask, &permit);
         if let Some(state) = &mut self.endpoints[slot as usize] {
             state.depart(index, &mut self.flights);
+            state.finished(self.flights.get(index), now);
             state.ended.note(self.flights.get(index), now);
         }
         self.flights.close(index);

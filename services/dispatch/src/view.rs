@@ -46,6 +46,19 @@ pub struct EndpointView {
     pub adapters: Vec<AdapterView>,
     /// Picks that chose it first, since it joined.
     pub picks: u64,
+    /// What is known of its times to first token.
+    pub latency: LatencyView,
+}
+
+/// What is known of an endpoint's times to first token.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LatencyView {
+    /// Seconds to the first token that are expected of a typical request of this pool, sent there now.
+    pub typical_ttft_s: f64,
+    /// How far predictions for it should be believed, 0–1; 0 before any first token was seen.
+    pub confidence: f64,
+    /// Mean error of the last few hundred predictions ÷ mean time to first token. `None` before any.
+    pub error: Option<f64>,
 }
 
 /// One LoRA adapter at one endpoint.

@@ -24,8 +24,21 @@ pub struct Candidate {
     pub matched_blocks: u32,
     /// How it stands to the adapter asked for.
     pub residency: Residency,
+    /// How long it is expected to take to this request's first token.
+    pub predicted: Prediction,
     /// Number of the pick that chose it last, counted from 1; 0 = never.
     pub last_picked: u64,
+}
+
+/// A prediction of one request's time to first token at one endpoint, with how good such predictions are.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Prediction {
+    /// Seconds from dispatch to first token.
+    pub ttft_s: f64,
+    /// How far it should be believed, 0–1.
+    pub confidence: f64,
+    /// The usual |ln(actual ÷ predicted)| there.
+    pub usual_error: f64,
 }
 
 /// How an endpoint stands to one LoRA adapter. Best first.

@@ -7,14 +7,16 @@
 
 mod candidate;
 mod filter;
+mod latency;
 mod picker;
 mod prefix_index;
 mod profile;
 mod rendezvous;
 mod scorer;
 
-pub use candidate::{Ask, Candidate, Model, Residency};
+pub use candidate::{Ask, Candidate, Model, Prediction, Residency};
 pub use filter::{Rejected, Tier};
+pub use latency::{EndpointLatency, Features, PoolLatency, Work};
 pub use picker::Won;
 pub use prefix_index::{BLOCK_TOKENS, IndexStats, Lane, PrefixIndex};
 pub use profile::{Profile, Ranked};

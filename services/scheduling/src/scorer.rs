@@ -7,6 +7,7 @@
 mod kv_cache;
 mod lora_affinity;
 mod lru;
+mod predicted_latency;
 mod prefix;
 mod queue;
 mod running_requests;
@@ -31,12 +32,21 @@ pub enum Scorer {
     RunningRequests,
     /// Least-recently-used spreading of cold prompts.
     Lru,
+    /// Predicted time to first token.
+    PredictedLatency,
 }
 
 impl Scorer {
     /// Every scorer; its place here is its place in [`Scores`].
-    pub const ALL: [Self; 6] =
-        [Self::Queue, Self::KvCache, Self::Prefix, Self::LoraAffinity, Self::RunningRequests, Self::Lru];
+    pub const ALL: [Self; 7] = [
+        Self::Queue,
+        Self::KvCache,
+        Self::Prefix,
+        Self::LoraAffinity,
+        Self::RunningRequests,
+        Self::Lru,
+        Self::PredictedLatency,
+    ];
 
     /// Its name in `weights` of the configuration and in the admin API.
     pub const fn as_str(self) -> &'static str {
@@ -47,6 +57,7 @@ impl Scorer {
             Self::LoraAffinity => "loraAffinity",
             Self::RunningRequests => "runningRequests",
             Self::Lru => "lru",
+            Self::PredictedLatency => "predictedLatency",
         }
     }
 }
@@ -66,12 +77,25 @@ pub struct Weights {
     pub running_requests: u32,
     /// Of [`Scorer::Lru`].
     pub lru: u32,
+    /// Of [`Scorer::PredictedLatency`].
+    pub predicted_latency: u32,
+}
+
+impl Weights {
+    /// The profile of `llm-d` where an operator sets nothing: the prediction decides where it differs much, and the plain
+    /// weights among endpoints for which it is about the same. A warm endpoint keeps what it has cached while its
+    /// prediction is up to four times the soonest.
+    pub const LLM_D: Self = Self { prefix: 6, predicted_latency: 8, ..Self::PLAIN };
+
+    /// The plain weights: those of `epp`, and what is left out of a set of weights.
+    pub const PLAIN: Self =
+        Self { queue: 2, kv_cache: 2, prefix: 3, lora_affinity: 3, running_requests: 0, lru: 0, predicted_latency: 0 };
 }
 
 impl Default for Weights {
-    /// What operators get without a setting.
+    /// The plain weights.
     fn default() -> Self {
-        Self { queue: 2, kv_cache: 2, prefix: 3, lora_affinity: 3, running_requests: 0, lru: 0 }
+        Self::PLAIN
     }
 }
 
@@ -86,6 +110,7 @@ impl Weights {
             (Scorer::LoraAffinity, Model::Base) => 0,
             (Scorer::RunningRequests, _) => self.running_requests,
             (Scorer::Lru, _) => self.lru,
+            (Scorer::PredictedLatency, _) => self.predicted_latency,
         }
     }
 }
@@ -110,6 +135,7 @@ pub(crate) struct Field {
     queue: queue::Field,
     prefix: prefix::Field,
     running: running_requests::Field,
+    predicted: predicted_latency::Field,
 }
 
 impl Field {
@@ -119,6 +145,7 @@ impl Field {
             queue: queue::Field::over(candidates),
             prefix: prefix::Field::over(candidates),
             running: running_requests::Field::over(candidates),
+            predicted: predicted_latency::Field::over(candidates),
         }
     }
 
@@ -152,6 +179,7 @@ impl Field {
             Scorer::LoraAffinity => lora_affinity::rate(candidate, ask),
             Scorer::RunningRequests => self.running.rate(candidate),
             Scorer::Lru => lru::rate(candidate, self.prefix.coldness(), ages),
+            Scorer::PredictedLatency => self.predicted.rate(candidate),
         };
         (raw, score.clamp(0.0, 1.0))
     }

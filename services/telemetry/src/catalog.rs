@@ -140,6 +140,10 @@ catalog! {
         [POOL, ENDPOINT], Pod, "Share of the engine's KV cache held by live requests, 0 to 1, as its metrics page last said.";
     ENDPOINT_SIGNAL_AGE: "inference_gateway_endpoint_signal_age_seconds", Kind::Gauge, "seconds",
         [POOL, ENDPOINT], Pod, "Age of the newest signal read from the endpoint; absent before the first.";
+    ENDPOINT_TYPICAL_TTFT: "inference_gateway_endpoint_predicted_ttft_seconds", Kind::Gauge, "seconds",
+        [POOL, ENDPOINT], Pod, "Time to first token predicted for a request of the pool's usual length, sent to the endpoint now; absent before a first token was seen there.";
+    ENDPOINT_TTFT_ERROR: "inference_gateway_endpoint_ttft_prediction_error_ratio", Kind::Gauge, "ratio",
+        [POOL, ENDPOINT], Pod, "Mean error of the last few hundred predicted times to first token at the endpoint, as a share of their mean; absent before the first.";
     ENDPOINT_STATE: "inference_gateway_endpoint_state", Kind::Gauge, "0 or 1",
         [POOL, ENDPOINT, Label { name: "state", values: "`ready` (a candidate), `stale` (its signals are too old, or nobody listens there: used only if no other is better), `starting` (never read yet), `draining` (finishes what it has), `ejected` (taken out after failures: gets one request to prove itself when its time is over)" }],
         Pod, "1 for the state the endpoint is in, 0 for the others.";

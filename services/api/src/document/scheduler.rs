@@ -47,9 +47,10 @@ pub struct SchedulerSpec {
     /// Changed for model servers other than vLLM.
     #[serde(default)]
     pub engine_type: EngineName,
-    /// What a choice is made of. Excludes `configMapRef`.
-    #[serde(default)]
-    pub weights: WeightsSpec,
+    /// What a choice is made of. Excludes `configMapRef`. Without it the picker's own profile counts: for `epp` the
+    /// defaults below, for `llm-d` these with `prefix: 6` and `predictedLatency: 8`. With it, what is left out has its default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub weights: Option<WeightsSpec>,
     /// An `EndpointPickerConfig` in a ConfigMap. Excludes `weights`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config_map_ref: Option<ConfigMapRef>,
@@ -178,9 +179,9 @@ pub struct WeightsSpec {
     /// Changed from 0 by operators of engines that publish no queue.
     #[schemars(range(max = 1_000_000))]
     pub running_requests: u32,
-    /// Predicted latency of the request.
+    /// Predicted time to the request's first token, learned from the answers that pass through.
     ///
-    /// Changed from 0 by operators of mixed GPUs.
+    /// Changed to 0 by operators that want the plain choice by load and cache, to higher by those of mixed GPUs.
     #[schemars(range(max = 1_000_000))]
     pub predicted_latency: u32,
     /// Least recently used first, for prompts that no endpoint has cached. Only with `scheduler: llm-d`. Absent: 0.
@@ -189,6 +190,26 @@ pub struct WeightsSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(max = 1_000_000))]
     pub lru: Option<u32>,
+}
+
+/// What `predictedLatency` counts in the profile of `llm-d`: more than all that it takes into account, too, so that these
+/// decide among endpoints of about the same prediction, and never send a request to an endpoint several times as slow.
+const PREDICTED_LATENCY: u32 = 8;
+
+/// What `prefix` counts beside it. A warm endpoint keeps what it has cached while its prediction is up to four times the
+/// soonest: that is what keeps a batch with one prefix together, and each prefix on few endpoints.
+const PREFIX_BESIDE_IT: u32 = 6;
+
+impl WeightsSpec {
+    /// What counts where nothing is set.
+    pub fn of_profile(picker: PickerName) -> Self {
+        match picker {
+            PickerName::LlmD => {
+                Self { prefix: PREFIX_BESIDE_IT, predicted_latency: PREDICTED_LATENCY, ..Self::default() }
+            }
+            PickerName::Epp => Self::default(),
+        }
+    }
 }
 
 impl Default for WeightsSpec {

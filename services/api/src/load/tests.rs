@@ -91,7 +91,15 @@ fn every_default_is_the_contracts() {
             protocol: AppProtocol::Http,
             engine: EngineType::Vllm,
             picker: PickerProfile::LlmD,
-            weights: Weights { queue: 2, kv_cache: 2, prefix: 3, lora_affinity: 3, running_requests: 0, lru: 0 },
+            weights: Weights {
+                queue: 2,
+                kv_cache: 2,
+                prefix: 6,
+                lora_affinity: 3,
+                running_requests: 0,
+                lru: 0,
+                predicted_latency: 8,
+            },
             lora_adapters: vec![],
             route_timeout: None,
             log_level: None,
@@ -165,11 +173,27 @@ fn an_operators_manifest_means_what_it_says() {
     let [llama, qwen] = config.schedulers.as_slice() else { panic!("two schedulers") };
     assert_eq!(
         llama.weights,
-        Weights { queue: 3, kv_cache: 2, prefix: 0, lora_affinity: 3, running_requests: 0, lru: 1 }
+        Weights {
+            queue: 3,
+            kv_cache: 2,
+            prefix: 0,
+            lora_affinity: 3,
+            running_requests: 0,
+            lru: 1,
+            predicted_latency: 0
+        }
     );
     assert_eq!(
         qwen.weights,
-        Weights { queue: 0, kv_cache: 2, prefix: 0, lora_affinity: 3, running_requests: 0, lru: 0 }
+        Weights {
+            queue: 0,
+            kv_cache: 2,
+            prefix: 0,
+            lora_affinity: 3,
+            running_requests: 0,
+            lru: 0,
+            predicted_latency: 0
+        }
     );
     assert_eq!(
         (llama.protocol, llama.engine, llama.picker),
@@ -632,12 +656,6 @@ fn a_setting_that_would_be_ignored_is_refused() {
     let refused = "not enforced yet: this version would ignore it, so it is refused; remove it";
     for (text, line, path, default) in [
         (with_spec("dataPlane: {mode: envoy}"), 10, "spec.dataPlane.mode", " or leave its default, native"),
-        (
-            with_scheduler("weights: {predictedLatency: 1}"),
-            10,
-            "spec.schedulers[0].weights.predictedLatency",
-            " or leave its default, 0",
-        ),
         (with_scheduler("configMapRef: {name: a}"), 10, "spec.schedulers[0].configMapRef", ""),
     ] {
         assert_eq!(violations(&text), [format!("0.yaml:{line}: {path}: {refused}{default}")], "{text}");
@@ -763,14 +781,10 @@ fn a_manifest_of_every_field_is_refused_only_for_what_is_not_built() {
         paths.push(violation.split(": ").nth(1).unwrap().to_owned());
     }
     let wanted = |path: &str| paths.iter().filter(|found| found.starts_with(path)).count();
-    for (path, count) in [
-        ("spec.dataPlane.mode", 1),
-        ("spec.schedulers[0].weights.predictedLatency", 1),
-        ("spec.schedulers[1].configMapRef", 1),
-    ] {
+    for (path, count) in [("spec.dataPlane.mode", 1), ("spec.schedulers[1].configMapRef", 1)] {
         assert_eq!(wanted(path), count, "{path}: {paths:#?}");
     }
-    assert_eq!(found.len(), 3);
+    assert_eq!(found.len(), 2);
 }
 
 #[test]

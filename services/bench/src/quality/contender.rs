@@ -41,7 +41,7 @@ impl Contender {
 
     pub fn router(&self, scenario: &Scenario) -> Router {
         let product = |weights: Option<Weights>| {
-            let mut settings = Settings::default();
+            let mut settings = Settings { weights: Weights::LLM_D, ..Settings::default() };
             scenario.settings.apply(&mut settings);
             settings.weights = weights.unwrap_or(settings.weights);
             Router::Product { settings: settings.into(), gateways: scenario.gateways }
@@ -76,7 +76,15 @@ impl FromStr for Contender {
 
 /// `queue=2,prefix=3`; what is not named counts nothing.
 fn read(text: &str) -> anyhow::Result<Weights> {
-    let mut weights = Weights { queue: 0, kv_cache: 0, prefix: 0, lora_affinity: 0, running_requests: 0, lru: 0 };
+    let mut weights = Weights {
+        queue: 0,
+        kv_cache: 0,
+        prefix: 0,
+        lora_affinity: 0,
+        running_requests: 0,
+        lru: 0,
+        predicted_latency: 0,
+    };
     for part in text.split(',') {
         let (name, value) = part.split_once('=').with_context(|| format!("`{part}` is no weight: name=number"))?;
         let scorer = Scorer::ALL.into_iter().find(|scorer| scorer.as_str() == name);
@@ -103,6 +111,7 @@ fn of(weights: &mut Weights, scorer: Scorer) -> &mut u32 {
         Scorer::LoraAffinity => &mut weights.lora_affinity,
         Scorer::RunningRequests => &mut weights.running_requests,
         Scorer::Lru => &mut weights.lru,
+        Scorer::PredictedLatency => &mut weights.predicted_latency,
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use pool::{EndpointId, Load, Moment};
-use scheduling::BLOCK_TOKENS;
+use scheduling::{BLOCK_TOKENS, EndpointLatency};
 
 use super::{ENDPOINTS_MAX, PoolDispatch};
 use crate::{
@@ -84,6 +84,7 @@ impl PoolDispatch {
     fn join(&mut self, member: &Membership, now: Moment) {
         let mut state = EndpointState::new(member.endpoint.clone(), member.standing.into(), now);
         state.lane = self.index.open(blocks_max(&state.load));
+        state.latency = EndpointLatency::new(&self.latency);
         let slot = match self.endpoints.iter().position(Option::is_none) {
             Some(free) => {
                 self.endpoints[free] = Some(state);

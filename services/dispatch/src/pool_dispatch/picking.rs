@@ -2,7 +2,7 @@
 
 use flow_control::Ask;
 use pool::{EndpointId, Moment};
-use scheduling::{BLOCK_TOKENS, Candidate, Model, Ranked, Rejected, Residency, Scores, Tier};
+use scheduling::{BLOCK_TOKENS, Candidate, Features, Model, Ranked, Rejected, Residency, Scores, Tier};
 
 use super::PoolDispatch;
 use crate::{
@@ -10,6 +10,7 @@ use crate::{
     decision::Recorder,
     endpoint_state::{EndpointState, Presence},
     flights::{Flight, IN_FLIGHT_MAX},
+    foresight::{self, Prompt},
     fullness::{self, Haste, Room, room},
     health::{Judged, Term},
     horizon::Horizon,
@@ -66,6 +67,8 @@ struct Outlook {
     /// The best tier that has an endpoint which may be asked.
     best: Option<Tier>,
     means: Means,
+    /// Tokens that a request has to compute, as a rule.
+    typical_tokens: f64,
 }
 
 /// Prompt tokens in `blocks` leading blocks.
@@ -138,7 +141,7 @@ impl PoolDispatch {
 
     /// Looks at every endpoint once: who may be asked at all, the best tier there is, and the means of what is known.
     fn survey(&mut self, request: &Request<'_>, horizon: &Horizon) -> Outlook {
-        let mut outlook = Outlook { best: None, means: Means::default() };
+        let mut outlook = Outlook { best: None, means: Means::default(), typical_tokens: self.typical.uncached_tokens };
         self.scratch.surveyed.clear();
         for (slot, state) in self.endpoints.iter().enumerate() {
             let Some(state) = state.as_ref().filter(|s| s.presence != Presence::Leaving) else { continue };
@@ -168,6 +171,7 @@ impl PoolDispatch {
             Gate::Below(..) => {
                 let kept_back = !self.scratch.candidates.is_empty();
                 self.scratch.candidates.clear();
+                self.scratch.features.clear();
                 for surveyed in self.scratch.surveyed.iter_mut().filter(|s| s.rejected.is_none()) {
                     surveyed.rejected = Some(Rejected::Reserved);
                 }
@@ -185,6 +189,7 @@ impl PoolDispatch {
     fn gather_with_room(&mut self, request: &Request<'_>, outlook: &Outlook, haste: Haste, horizon: &Horizon) -> f64 {
         let mut least: f64 = 1.0;
         self.scratch.candidates.clear();
+        self.scratch.features.clear();
         for surveyed in self.scratch.surveyed.iter_mut().filter(|s| s.rejected.is_none()) {
             let Some(state) = &self.endpoints[surveyed.slot as usize] else { continue };
             surveyed.rejected = if Some(surveyed.tier) == outlook.best {
@@ -199,14 +204,10 @@ impl PoolDispatch {
                 surveyed.tier.rejection()
             };
             if surveyed.rejected.is_none() {
-                self.scratch.candidates.push(candidate(
-                    surveyed,
-                    state,
-                    &self.scratch.matched,
-                    outlook,
-                    request,
-                    horizon,
-                ));
+                let (candidate, features) =
+                    candidate(surveyed, state, &self.scratch.matched, outlook, request, horizon);
+                self.scratch.candidates.push(candidate);
+                self.scratch.features.push(features);
             }
         }
         least
@@ -217,7 +218,9 @@ impl PoolDispatch {
         for surveyed in self.scratch.surveyed.iter_mut().filter(|s| s.rejected.is_some_and(Rejected::is_full)) {
             let Some(state) = &self.endpoints[surveyed.slot as usize] else { continue };
             surveyed.rejected = None;
-            self.scratch.candidates.push(candidate(surveyed, state, &self.scratch.matched, outlook, request, horizon));
+            let (candidate, features) = candidate(surveyed, state, &self.scratch.matched, outlook, request, horizon);
+            self.scratch.candidates.push(candidate);
+            self.scratch.features.push(features);
         }
     }
 
@@ -244,6 +247,7 @@ impl PoolDispatch {
             if let Some(considered) = record.next(state) {
                 considered.describe(state, candidate.matched_blocks, candidate.waiting, now);
                 (considered.total, considered.scores, considered.rejected) = (total, scores, None);
+                considered.prediction_confidence = Some(candidate.predicted.confidence);
             }
         }
     }
@@ -255,6 +259,7 @@ impl PoolDispatch {
             if let Some(considered) = record.next(state) {
                 considered.describe(state, matched_blocks, 0.0, now);
                 (considered.total, considered.scores) = (0.0, Scores::default());
+                considered.prediction_confidence = None;
                 considered.rejected = surveyed.rejected;
             }
         }
@@ -275,6 +280,8 @@ impl PoolDispatch {
             prompt_tokens: request.prompt_tokens,
             uncached_tokens,
             ahead_tokens: self.ahead_tokens(slot, uncached_tokens),
+            prefill_place: 0,
+            features: self.features_at(slot),
             answered: false,
             prefilled: false,
             adapter: None,
@@ -282,6 +289,7 @@ impl PoolDispatch {
             judged: Judged::default(),
             ask: *ask,
         });
+        self.typical.note(uncached_tokens);
         self.retry_budget.request(now);
         self.evictable.board(slot, ask, &permit);
         let index = self.flights.find(&permit).expect("the flight was just opened");
@@ -295,6 +303,12 @@ impl PoolDispatch {
         let state = self.endpoints[slot as usize].as_ref();
         let ahead = surveyed.zip(state).and_then(|(surveyed, state)| fullness::tokens_ahead(state, &surveyed.fresh));
         ahead.map_or(0, |ahead| ahead + u64::from(uncached_tokens))
+    }
+
+    /// What the prediction for an endpoint was made from in this pick.
+    fn features_at(&self, slot: u32) -> Option<Features> {
+        let at = self.scratch.candidates.iter().position(|candidate| candidate.slot == slot)?;
+        self.scratch.features.get(at).copied()
     }
 
     /// Counts a flight at the endpoint it names, and remembers its prompt there.
@@ -352,13 +366,17 @@ fn candidate(
     outlook: &Outlook,
     request: &Request<'_>,
     horizon: &Horizon,
-) -> Candidate {
+) -> (Candidate, Features) {
     let filled = &outlook.fill(surveyed.fresh);
     let (own, since) = (&state.own, state.own.at(Stage::Since));
     let residency = request.adapter.map_or(Residency::Absent, |name| {
         state.adapters.residency(name, state.adapter_report(horizon, filled.running))
     });
-    Candidate {
+    let matched_blocks = state.lane.map_or(0, |lane| matched[lane.index()]);
+    let cached_tokens = cached_tokens(matched_blocks, request.prompt_tokens);
+    let prompt = Prompt { cached_tokens, uncached_tokens: request.prompt_tokens - cached_tokens };
+    let features = Features::of(&foresight::work(state, filled, prompt, outlook.typical_tokens, horizon.now));
+    let candidate = Candidate {
         slot: surveyed.slot,
         name_hash: state.name_hash,
         waiting: load_now::waiting(own, filled),
@@ -366,8 +384,10 @@ fn candidate(
         uncached_tokens: own.total().uncached_tokens,
         running: load_now::running(own, filled),
         kv_cache: load_now::kv_cache(own, filled, &state.load),
-        matched_blocks: state.lane.map_or(0, |lane| matched[lane.index()]),
+        matched_blocks,
         residency,
         last_picked: state.last_picked,
-    }
+        predicted: state.predict(&features),
+    };
+    (candidate, features)
 }

@@ -8,12 +8,13 @@ mod freshness;
 mod health;
 mod interleaving;
 mod lora;
+mod prediction;
 mod refusal;
 mod simulated;
 mod spreading;
 mod waiting;
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use pool::{CacheShape, Endpoint, EndpointId, Load, Moment, NoPage, Observation, Signal};
 

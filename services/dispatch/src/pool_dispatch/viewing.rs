@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use pool::{Moment, State};
-use scheduling::{Rejected, Tier};
+use scheduling::{Features, Rejected, Tier};
 
 use super::{PoolDispatch, picking::not_for};
 use crate::{
-    Band, EndpointView, PoolView, Request,
+    Band, EndpointView, LatencyView, PoolView, Request,
     endpoint_state::{EndpointState, Presence},
+    foresight::{self, Prompt},
     fullness::{self, Haste, Room, room},
     horizon::Horizon,
     load_now::Fresh,
@@ -104,7 +105,16 @@ impl PoolDispatch {
             cache: state.load.cache,
             adapters: state.adapters.view(),
             picks: state.picks,
+            latency: self.latency_view(state, horizon),
         }
+    }
+
+    fn latency_view(&self, state: &EndpointState, horizon: &Horizon) -> LatencyView {
+        let typical_tokens = self.typical.uncached_tokens;
+        let prompt = Prompt { cached_tokens: 0, uncached_tokens: typical_tokens as u32 };
+        let work = foresight::work(state, &Fresh::of(&state.load, horizon), prompt, typical_tokens, horizon.now);
+        let predicted = state.predict(&Features::of(&work));
+        LatencyView { typical_ttft_s: predicted.ttft_s, confidence: predicted.confidence, error: state.latency.error() }
     }
 
     /// The endpoints that a request without wishes would be given to, room or not: the best tier of those that serve.

@@ -83,6 +83,10 @@ struct Candidate {
     in_flight: Work,
     /// Leading blocks of the prompt that it was sent before.
     matched_blocks: u32,
+    /// How far its predicted time to first token is believed, 0 to 1; `null` when rejected. The time itself, in seconds, is
+    /// the raw value of the score `predictedLatency`.
+    #[schema(required)]
+    prediction_confidence: Option<f64>,
     /// `full`, `backing_off`, `at_cap`, `slow_start`, `probing`, `ejected`, `stale`, `starting`, `draining`, `excluded` or
     /// `not_asked`; `null` when it could be chosen.
     #[schema(required, value_type = Option<String>)]
@@ -170,6 +174,7 @@ impl Candidate {
             },
             in_flight: Work::of(considered.in_flight),
             matched_blocks: considered.matched_blocks,
+            prediction_confidence: considered.prediction_confidence,
             rejected: considered.rejected.map(|why| why.as_str()),
         }
     }

@@ -11,9 +11,9 @@ use telemetry::{
     Metrics,
     catalog::{
         BODY_MEMORY, BUILD_INFO, CONFIG_GENERATION, CONFIG_VALID, ENDPOINT_ADAPTER_RESIDENT, ENDPOINT_KV_CACHE,
-        ENDPOINT_RUNNING, ENDPOINT_SIGNAL_AGE, ENDPOINT_STATE, ENDPOINT_WAITING, IN_FLIGHT, LIMIT_KEYS, LIMIT_OPEN,
-        Metric, OWN_SIGNALS_ONLY, PREFIX_INDEX_BYTES, PREFIX_INDEX_ENTRIES, PREFIX_INDEX_EVICTIONS, QUEUE_BYTES,
-        QUEUE_DEPTH, SATURATION,
+        ENDPOINT_RUNNING, ENDPOINT_SIGNAL_AGE, ENDPOINT_STATE, ENDPOINT_TTFT_ERROR, ENDPOINT_TYPICAL_TTFT,
+        ENDPOINT_WAITING, IN_FLIGHT, LIMIT_KEYS, LIMIT_OPEN, Metric, OWN_SIGNALS_ONLY, PREFIX_INDEX_BYTES,
+        PREFIX_INDEX_ENTRIES, PREFIX_INDEX_EVICTIONS, QUEUE_BYTES, QUEUE_DEPTH, SATURATION,
     },
 };
 
@@ -85,6 +85,9 @@ pub(super) fn endpoint_levels(metrics: &Metrics, pool: &str, view: &PoolView, ad
         level(metrics, &ENDPOINT_WAITING, labels, waiting.map(|seen| seen.value));
         level(metrics, &ENDPOINT_RUNNING, labels, running.map(|seen| seen.value));
         level(metrics, &ENDPOINT_KV_CACHE, labels, kv_cache.map(|seen| seen.value));
+        let latency = newest.latency;
+        level(metrics, &ENDPOINT_TYPICAL_TTFT, labels, latency.error.map(|_| latency.typical_ttft_s));
+        level(metrics, &ENDPOINT_TTFT_ERROR, labels, latency.error);
         level(metrics, &ENDPOINT_SIGNAL_AGE, labels, youngest_age_s([waiting, running, kv_cache]));
         for state in State::ALL {
             metrics.gauge(&ENDPOINT_STATE, &[pool, name, state.as_str()]).set(flag(newest.state == state));

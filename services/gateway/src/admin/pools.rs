@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use dispatch::{AdapterView, Band, EndpointView, InFlight, IndexStats, PoolView, Seen};
+use dispatch::{AdapterView, Band, EndpointView, InFlight, IndexStats, LatencyView, PoolView, Seen};
 use pool::CacheShape;
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -91,6 +91,22 @@ struct Endpoint {
     /// Size of its KV cache, where it says so.
     #[schema(required)]
     cache: Option<Cache>,
+    /// What was learned of its times to first token.
+    latency: Latency,
+}
+
+/// What was learned of an endpoint's times to first token from the streamed answers that passed through.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Latency)]
+struct Latency {
+    /// Milliseconds to first token that are predicted for a request of the pool's usual length, sent there now.
+    typical_ttft_ms: f64,
+    /// How far predictions for it are believed; 0 before any first token was seen.
+    #[schema(minimum = 0, maximum = 1)]
+    confidence: f64,
+    /// Mean error of the last few hundred predictions, as a share of the mean time to first token. `null` before any.
+    #[schema(required)]
+    error: Option<f64>,
 }
 
 /// This gateway's own requests at one endpoint.
@@ -212,7 +228,14 @@ impl Endpoint {
                 loras: Loras::of(&view.adapters),
             },
             cache: view.cache.map(|CacheShape { block_tokens, blocks }| Cache { block_tokens, blocks }),
+            latency: Latency::of(view.latency),
         }
+    }
+}
+
+impl Latency {
+    fn of(LatencyView { typical_ttft_s, confidence, error }: LatencyView) -> Self {
+        Self { typical_ttft_ms: typical_ttft_s * 1e3, confidence, error }
     }
 }
 

@@ -286,7 +286,15 @@ fn of_pool(pool: &InferencePool) -> Protocol {
 
 /// Nothing is known of the servers but own work: the one with the least of it is next, and nobody waits.
 fn of_service() -> Settings {
-    let nothing = Weights { queue: 0, kv_cache: 0, prefix: 0, lora_affinity: 0, running_requests: 1, lru: 0 };
+    let nothing = Weights {
+        queue: 0,
+        kv_cache: 0,
+        prefix: 0,
+        lora_affinity: 0,
+        running_requests: 1,
+        lru: 0,
+        predicted_latency: 0,
+    };
     Settings {
         weights: nothing,
         has_page: HasPage::Unasked,

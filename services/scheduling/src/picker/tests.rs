@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::{Ask, Model, Profile, Residency, Weights, name_hash};
+use crate::{Ask, Model, Prediction, Profile, Residency, Weights, name_hash};
 
 fn candidates(last_picked: &[u64]) -> Vec<Candidate> {
     let candidate = |(slot, &last_picked): (usize, &u64)| Candidate {
@@ -15,6 +15,7 @@ fn candidates(last_picked: &[u64]) -> Vec<Candidate> {
         matched_blocks: 0,
         residency: Residency::Absent,
         last_picked,
+        predicted: Prediction { ttft_s: 0.05, confidence: 0.0, usual_error: 1.0 },
     };
     last_picked.iter().enumerate().map(candidate).collect()
 }
@@ -75,7 +76,15 @@ fn with_prefix_weight_0_a_prefix_breaks_no_ties() {
 
 #[test]
 fn what_the_scorers_said_adds_up_to_the_total() {
-    let weights = Weights { queue: 2, kv_cache: 3, prefix: 5, lora_affinity: 7, running_requests: 11, lru: 13 };
+    let weights = Weights {
+        queue: 2,
+        kv_cache: 3,
+        prefix: 5,
+        lora_affinity: 7,
+        running_requests: 11,
+        lru: 13,
+        predicted_latency: 17,
+    };
     let mut candidates = candidates(&[3, 1, 2]);
     candidates[1].waiting = 3.0;
     candidates[2].kv_cache = 0.3;

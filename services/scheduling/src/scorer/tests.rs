@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::{Residency, name_hash};
+use crate::{Prediction, Residency, name_hash};
 
 fn idle(slot: u32) -> Candidate {
     Candidate {
@@ -15,6 +15,7 @@ fn idle(slot: u32) -> Candidate {
         matched_blocks: 0,
         residency: Residency::Absent,
         last_picked: 0,
+        predicted: Prediction { ttft_s: 0.05, confidence: 1.0, usual_error: 0.1 },
     }
 }
 
@@ -40,9 +41,17 @@ fn total(scores: &Scores) -> f64 {
 
 #[test]
 fn places_in_scores_follow_the_list_of_scorers() {
-    let weights = Weights { queue: 1, kv_cache: 2, prefix: 3, lora_affinity: 4, running_requests: 5, lru: 6 };
+    let weights = Weights {
+        queue: 1,
+        kv_cache: 2,
+        prefix: 3,
+        lora_affinity: 4,
+        running_requests: 5,
+        lru: 6,
+        predicted_latency: 7,
+    };
     let scores = rated(&[idle(0)], &ask(1, Model::Adapter), weights)[0];
-    assert_eq!(scores.map(|s| s.weight), [1, 2, 3, 4, 5, 6]);
+    assert_eq!(scores.map(|s| s.weight), [1, 2, 3, 4, 5, 6, 7]);
 }
 
 #[test]
@@ -125,7 +134,10 @@ fn any_candidate() -> impl Strategy<Value = Candidate> {
         Just(Residency::Absent),
     ];
     let counts = (any::<u32>(), any::<u64>(), any::<u32>(), any::<u64>());
-    (load.clone(), load, 0.0..=1.0, residency, counts).prop_map(|(waiting, running, kv_cache, residency, counts)| {
+    let predicted = (0.000_5..=3_600.0, 0.0..=1.0, 0.0..10.0)
+        .prop_map(|(ttft_s, confidence, usual_error)| Prediction { ttft_s, confidence, usual_error });
+    let loads = (load.clone(), load, 0.0..=1.0);
+    (loads, residency, counts, predicted).prop_map(|((waiting, running, kv_cache), residency, counts, predicted)| {
         let (answered_since, uncached_tokens, matched_blocks, last_picked) = counts;
         Candidate {
             waiting,
@@ -136,6 +148,7 @@ fn any_candidate() -> impl Strategy<Value = Candidate> {
             uncached_tokens,
             matched_blocks,
             last_picked,
+            predicted,
             ..idle(0)
         }
     })

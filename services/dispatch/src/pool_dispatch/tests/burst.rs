@@ -31,7 +31,7 @@ proptest! {
         weights in (1u32..10, 0u32..10, 0u32..10, 0u32..10, 0u32..10, 0u32..10),
     ) {
         let (queue, kv_cache, prefix, lora_affinity, running_requests, lru) = weights;
-        let weights = Weights { queue, kv_cache, prefix, lora_affinity, running_requests, lru };
+        let weights = Weights { queue, kv_cache, prefix, lora_affinity, running_requests, lru, predicted_latency: 0 };
         let mut rig = Rig::with(n, weights);
         for round in 1..=k {
             burst(&mut rig, n, blocks);

@@ -35,6 +35,7 @@ pub(super) fn of_scheduler(scheduler: &Scheduler, config: &Config) -> Settings {
         lora_affinity: weights.lora_affinity,
         running_requests: weights.running_requests,
         lru: weights.lru,
+        predicted_latency: weights.predicted_latency,
     };
     Settings { weights, stale_after, has_page, ..of_pool(&scheduler.flow_control, config) }
 }
