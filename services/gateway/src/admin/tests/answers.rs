@@ -109,7 +109,7 @@ async fn a_decision_explains_itself_and_says_what_came_of_it() {
     let best = &open["candidates"][0];
     assert_eq!((&best["endpoint"], &best["rejected"]), (&json!(winner), &Value::Null));
     let scores = best["scores"].as_object().unwrap();
-    let names = ["kvCache", "loraAffinity", "lru", "prefix", "queue", "runningRequests"];
+    let names = ["kvCache", "loraAffinity", "lru", "predictedLatency", "prefix", "queue", "runningRequests"];
     let mut got: Vec<_> = scores.keys().map(String::as_str).collect();
     got.sort_unstable();
     assert_eq!(got, names);
