@@ -2,7 +2,7 @@
 //!
 //! vLLM's own balancing, as of 0.32: a rank's score is what it last reported of itself or, if more, the requests sent to it
 //! that have not ended; a queue counts extra on a rank whose KV memory is more than half full. Reports come ten times a
-//! second. A server's ranks are separate [`Engine`](crate::Engine)s that share nothing, so only the choice needs a home.
+//! second. A server's ranks are separate [`Engine`]s that share nothing, so only the choice needs a home.
 
 use std::time::Duration;
 
