@@ -151,10 +151,19 @@ fn prompt(seed: &str, question: usize) -> String {
     json!({"model": "llama", "max_tokens": 8, "messages": [{"role": "user", "content": text}]}).to_string()
 }
 
-/// How many of twelve requests went to each pod of a model, as the logs say.
+/// Between requests that are made one at a time: longer than two looks at a page. What a pod of the gateway has just sent is
+/// seen by the other one only as a busier endpoint, and a prompt that it does not know yet goes to the idle one.
+const PAUSE: Duration = Duration::from_millis(600);
+
+/// How many of twelve requests went to each pod of a model, as the logs say. Asked one at a time, they are asked in peace.
 fn spread(config: &str, to: SocketAddr, bodies: &[String], at_a_time: usize) -> Vec<usize> {
     let mut counts = std::collections::BTreeMap::<String, usize>::new();
-    for answer in chats(to, bodies, at_a_time) {
+    let alone = |body| {
+        std::thread::sleep(PAUSE);
+        chats(to, std::slice::from_ref(body), 1)
+    };
+    let answers = if at_a_time == 1 { bodies.iter().flat_map(alone).collect() } else { chats(to, bodies, at_a_time) };
+    for answer in answers {
         assert_eq!(answer.status, 200, "{}", answer.text());
         let line = logged(Cluster::shared(), config, answer.header("x-request-id").unwrap());
         *counts.entry(line["endpoint"].as_str().unwrap().to_owned()).or_default() += 1;
