@@ -128,7 +128,9 @@ fn e10_b11_an_endpoint_that_hangs_closes_cuts_or_stalls_is_left_alone() {
             exchange.event("[DONE]");
             exchange.end_chunks()
         });
-        let config = Config::new([scheduler([&bad, &good])]).line("timeouts: {firstByte: 300ms, streamIdle: 300ms}");
+        // By predicted latency it would be left alone for the other's better times, before it is ejected.
+        let both = scheduler([&bad, &good]).line("weights: {prefix: 3}");
+        let config = Config::new([both]).line("timeouts: {firstByte: 300ms, streamIdle: 300ms}");
         let gateway = Gateway::start(&config);
         ask_all(&gateway, "call", 20, STREAM);
         soon("all are counted", || count_all(&gateway) == 20);
